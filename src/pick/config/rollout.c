@@ -160,6 +160,10 @@ void picker_read_rollout(struct doc_reader *reader) {
         if (pool->spec->rollout) {
             doc_reader_fail(reader, &plugin->item, "expected one screener, got two");
         }
-        pool->spec->rollout = plugin->settings;
+        struct rollout_screener *screener = plugin->settings;
+        screener->name = plugin->name;
+        screener->n_unmatched =
+            doc_reader_calloc(reader, ROLLOUT_MOST_SELECTORS, sizeof(*screener->n_unmatched));
+        pool->spec->rollout = screener;
     }
 }

@@ -110,6 +110,16 @@ struct pool_scores {
     bool failed; /* out of memory */
 };
 
+/* Adds what requests found in a prefix index, by its number among the producers (cells of
+ * PREFIX_HIT_RATIOS and PREFIX_HIT_BYTES). Thread: any. */
+void pool_read_prefix_hits(const struct pool *pool, uint32_t index,
+                           uint64_t ratios[PREFIX_HIT_RATIO_CELLS],
+                           uint64_t bytes[PREFIX_HIT_BYTES_CELLS]);
+/* Blocks that the endpoints of the snapshot were sent and that fit into their caches, at most: an
+ * endpoint that has lost its cache counts as before. Thread: any. */
+uint64_t pool_prefix_size(const struct pool *pool, const struct pool_snapshot *snapshot,
+                          uint32_t index);
+
 /* What the pick needs of a request. */
 struct pool_request {
     struct str model;               /* ptr NULL: none; such a request is never refused for its

@@ -9,6 +9,12 @@
 #include "pick/pool/snapshot.h"
 #include "pick/pool/spec.h"
 
+const char *rollout_mode_name(enum rollout_mode mode) {
+    static const char *const names[] = {
+        [ROLLOUT_SUM] = "sum", [ROLLOUT_MAX_ROLE] = "max-role", [ROLLOUT_DISABLED] = "disabled"};
+    return names[mode];
+}
+
 /* ---- index ----------------------------------------------------------------------------------- */
 
 static struct str label_of(struct pool_labels labels, struct str key) {
@@ -126,19 +132,25 @@ static bool is_in_set(uint64_t set, size_t revision) {
     return set >> revision & 1;
 }
 
-/* The revisions of the candidates that have all roles. An endpoint that is avoided is no candidate
- * while others are left, so a role that has only such endpoints counts where no revision has better
+static uint64_t revisions_of(const struct rollout_index *index,
+                             const struct candidate_set *candidates) {
+    uint64_t set = 0;
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        set |= set_of_revision(index->revision_of[candidates->columns->member[i]]);
+    }
+    return set;
+}
+
+/* Those of the revisions that have all roles. An endpoint that is avoided is no candidate while
+ * others are left, so a role that has only such endpoints counts where no revision has better
  * ones. */
 static uint64_t find_usable(const struct rollout_screener *screener,
-                            const struct rollout_index *index,
-                            const struct candidate_set *candidates, struct counts *counts) {
+                            const struct rollout_index *index, const struct pool_snapshot *snapshot,
+                            uint64_t of_candidates, struct counts *counts) {
     static const uint32_t limits[] = {ENDPOINT_LIMITED, ENDPOINT_REFUSED, ENDPOINT_OUT};
-    uint64_t of_candidates = 0, usable = 0;
-    for (uint32_t i = 0; i < candidates->n; i++) {
-        of_candidates |= set_of_revision(index->revision_of[candidates->columns->member[i]]);
-    }
+    uint64_t usable = 0;
     for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]) && usable == 0; k++) {
-        count_ready(index, candidates->snapshot, limits[k], counts);
+        count_ready(index, snapshot, limits[k], counts);
         for (size_t i = 0; i < index->n_revisions; i++) {
             bool is_usable = is_in_set(of_candidates, i) && has_all_roles(screener, counts, i);
             usable |= is_usable ? set_of_revision((uint8_t)i) : 0;
@@ -164,6 +176,21 @@ static uint64_t draw(const struct rollout_screener *screener, const struct rollo
         left -= weight;
     }
     return 0;
+}
+
+void rollout_get_shares(const struct rollout_screener *screener, const struct rollout_index *index,
+                        const struct pool_snapshot *snapshot, double out[ROLLOUT_MOST_REVISIONS]) {
+    struct counts counts;
+    uint64_t usable = find_usable(screener, index, snapshot, UINT64_MAX, &counts);
+    size_t dominant = find_dominant_role(screener, index, &counts);
+    double total = 0;
+    for (size_t i = 0; i < index->n_revisions; i++) {
+        out[i] = is_in_set(usable, i) ? weigh(screener, &counts, i, dominant) : 0;
+        total += out[i];
+    }
+    for (size_t i = 0; i < index->n_revisions && total > 0; i++) {
+        out[i] /= total;
+    }
 }
 
 /* ---- screening ------------------------------------------------------------------------------- */
@@ -209,6 +236,9 @@ static enum status screen_by_headers(const struct rollout_screener *screener,
         *screened = true;
         candidate_set_filter(candidates, &wanted, has_label);
         if (candidates->n == 0) {
+            if (screener->n_unmatched) {
+                atomic_fetch_add_explicit(&screener->n_unmatched[i], 1, memory_order_relaxed);
+            }
             return error_set(err, ST_NO_ENDPOINT,
                              "no ready endpoint has the label %.*s that the header %.*s asks for",
                              STR_ARG(selector->label), STR_ARG(selector->header));
@@ -238,7 +268,8 @@ enum status rollout_screen(const struct rollout_screener *screener,
     if (member) {
         wanted.set = set_of_revision(index->revision_of[member - snapshot->members]);
     } else {
-        wanted.set = find_usable(screener, index, candidates, &counts);
+        wanted.set =
+            find_usable(screener, index, snapshot, revisions_of(index, candidates), &counts);
         if (!screened) {
             wanted.set = draw(screener, index, &counts, wanted.set, candidates->prng);
         }

@@ -8,6 +8,8 @@
 #ifndef SLUICE_PICK_POOL_ROLLOUT_H
 #define SLUICE_PICK_POOL_ROLLOUT_H
 
+#include <stdatomic.h>
+
 #include "pick/pool/profile/candidate_set.h"
 
 /* How a request without a revision gets one, among those that have each required role: by the
@@ -22,6 +24,7 @@ struct rollout_selector {
 };
 
 struct rollout_screener {
+    struct str name; /* of the plugin */
     enum rollout_mode mode;
     struct pool_labels scope; /* of the endpoints that count */
     struct str revision_label, role_label;
@@ -29,7 +32,11 @@ struct rollout_screener {
     size_t n_roles;
     struct rollout_selector selectors[ROLLOUT_MOST_SELECTORS];
     size_t n_selectors;
+    /* Requests of each selector that no endpoint matched; NULL: they are not counted. */
+    _Atomic uint64_t *n_unmatched;
 };
+/* "max-role" */
+const char *rollout_mode_name(enum rollout_mode mode);
 
 enum { ROLLOUT_NONE = 255 };
 
@@ -46,6 +53,11 @@ struct rollout_index {
 /* Returns: NULL when out of memory. Owns: in `arena`. */
 struct rollout_index *rollout_index_new(const struct rollout_screener *screener,
                                         const struct pool_snapshot *snapshot, struct arena *arena);
+
+/* The share of requests without a revision that each revision gets, 0 to 1, at its index in
+ * index->revisions: 0 where it lacks a role. Not with ROLLOUT_DISABLED. */
+void rollout_get_shares(const struct rollout_screener *screener, const struct rollout_index *index,
+                        const struct pool_snapshot *snapshot, double out[ROLLOUT_MOST_REVISIONS]);
 
 /* Keeps the candidates of one revision: that of `fellow`, the endpoint of an earlier stage of
  * the request (NULL: there is none), or one that is drawn among the candidates'. A request with

@@ -56,7 +56,8 @@ struct pool {
     _Atomic uint32_t n_unchecked; /* members not checked yet (endpoint->unchecked) */
     /* When the first endpoint is tried next (UINT64_MAX: none); picks read it without the lock. */
     _Atomic uint64_t next_avoidance_expiry_ns;
-    struct prefix_table *prefix_table; /* NULL: none */
+    struct prefix_table *prefix_table;                  /* NULL: none */
+    struct prefix_hits prefix_hits[PREFIX_MAX_INDEXES]; /* of destinations, under the lock */
     _Atomic uint32_t n_unseen; /* requests with prompts since the last one of which the proxy showed
                                   the response; see prompt.c */
     _Atomic uint32_t last_cold_request;    /* the newest request of which no endpoint had the

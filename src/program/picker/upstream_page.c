@@ -9,6 +9,8 @@
 #include "core/event/clock.h"
 #include "pick/pool/flow/wait.h"
 #include "pick/pool/profile/plugin.h"
+#include "pick/pool/profile/profile.h"
+#include "pick/pool/rollout.h"
 
 struct buf upstream_one_label(const struct upstream_page *page, const char *name,
                               struct str value) {
@@ -217,6 +219,125 @@ static void print_scrape_errors(const struct upstream_page *page) {
         page->text,
         STR("source_type=\"metrics-data-source\",extractor_type=\"core-metrics-extractor\""),
         metric_read(METRIC_PICK_SCRAPES_SERIES));
+}
+
+/* ---- prefix indexes -------------------------------------------------------------------------- */
+
+/* What an index is printed as. */
+struct prefix_numbers {
+    uint64_t size;
+    uint64_t ratios[PREFIX_HIT_RATIO_CELLS];
+    uint64_t bytes[PREFIX_HIT_BYTES_CELLS];
+};
+
+static void print_prefix_numbers(const struct upstream_page *page, enum metric_family family,
+                                 struct str labels, const struct prefix_numbers *numbers) {
+    if (family == METRIC_FAMILY_EPP_PREFIX_SIZE || family == METRIC_FAMILY_UPSTREAM_PREFIX_SIZE) {
+        metric_text_u64(page->text, labels, numbers->size);
+    } else if (family == METRIC_FAMILY_EPP_PREFIX_RATIO ||
+               family == METRIC_FAMILY_UPSTREAM_PREFIX_RATIO) {
+        metric_text_scale(page->text, labels, &PREFIX_HIT_RATIOS, numbers->ratios);
+    } else {
+        metric_text_scale(page->text, labels, &PREFIX_HIT_BYTES, numbers->bytes);
+    }
+}
+
+/* Adds the index to `numbers`. */
+static void read_prefix_numbers(const struct pick_admin_pool *pool, uint32_t index,
+                                struct prefix_numbers *numbers) {
+    numbers->size += pool_prefix_size(pool->entry->pool, pool->snapshot, index);
+    pool_read_prefix_hits(pool->entry->pool, index, numbers->ratios, numbers->bytes);
+}
+
+/* Of each producer of prefixes that a plugin uses; `all`: one series of all. */
+static void print_prefix_family(const struct upstream_page *page, enum metric_family family,
+                                bool all) {
+    struct prefix_numbers sum = {.size = 0};
+    bool any = false;
+    metric_family_begin(page->text, family);
+    for (size_t k = 0; k < page->list->n; k++) {
+        const struct pick_admin_pool *pool = &page->list->items[k];
+        const struct pool_spec *spec = pool->snapshot->spec;
+        const struct pool_request_needs *needs =
+            spec && spec->profile ? &spec->profile->needs : NULL;
+        for (uint32_t i = 0; needs && i < needs->n_prefixes; i++) {
+            struct prefix_numbers own = {.size = 0};
+            struct buf labels;
+            if (!pool_needs_prefix(needs, i) || needs->prefixes[i].kind != PREFIX_TEXT) {
+                continue;
+            }
+            any = true;
+            read_prefix_numbers(pool, i, all ? &sum : &own);
+            if (!all) {
+                pick_admin_pool_begin_labels(page->text, page->list, pool, &labels);
+                metric_label_add(&labels, "plugin_name", needs->prefixes[i].name);
+                metric_label_add(&labels, "plugin_type", str_of(PREFIX_PRODUCER_DEFAULT_NAME));
+                print_prefix_numbers(page, family, buf_str(&labels), &own);
+            }
+        }
+    }
+    if (all && any) {
+        print_prefix_numbers(page, family, STR(""), &sum);
+    }
+}
+
+static void print_prefixes(const struct upstream_page *page) {
+    print_prefix_family(page, METRIC_FAMILY_EPP_PREFIX_SIZE, false);
+    print_prefix_family(page, METRIC_FAMILY_EPP_PREFIX_RATIO, false);
+    print_prefix_family(page, METRIC_FAMILY_EPP_PREFIX_BYTES, false);
+    if (page->has_deprecated) {
+        print_prefix_family(page, METRIC_FAMILY_UPSTREAM_PREFIX_SIZE, true);
+        print_prefix_family(page, METRIC_FAMILY_UPSTREAM_PREFIX_RATIO, true);
+        print_prefix_family(page, METRIC_FAMILY_UPSTREAM_PREFIX_BYTES, true);
+    }
+}
+
+/* ---- rollouts -------------------------------------------------------------------------------- */
+
+static struct buf screener_labels(const struct upstream_page *page,
+                                  const struct pick_admin_pool *pool) {
+    struct buf labels;
+    pick_admin_pool_begin_labels(page->text, page->list, pool, &labels);
+    metric_label_add(&labels, "plugin_type", STR("disaggregatedset-rollout-screener"));
+    metric_label_add(&labels, "plugin_name", pool->snapshot->spec->rollout->name);
+    return labels;
+}
+
+static void print_shares(const struct upstream_page *page, const struct pick_admin_pool *pool) {
+    const struct rollout_screener *screener = pool->snapshot->spec->rollout;
+    const struct rollout_index *index = pool->snapshot->rollout;
+    double shares[ROLLOUT_MOST_REVISIONS];
+    if (screener->mode == ROLLOUT_DISABLED || !index) {
+        return;
+    }
+    rollout_get_shares(screener, index, pool->snapshot, shares);
+    for (size_t i = 0; i < index->n_revisions; i++) {
+        struct buf labels = screener_labels(page, pool);
+        metric_label_add(&labels, "mode", str_of(rollout_mode_name(screener->mode)));
+        metric_label_add(&labels, "revision", index->revisions[i]);
+        metric_text_f64(page->text, buf_str(&labels), shares[i]);
+    }
+}
+
+static void print_rollouts(const struct upstream_page *page) {
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_ROLLOUT_UNMATCHED);
+    for (size_t k = 0; k < page->list->n; k++) {
+        const struct pick_admin_pool *pool = &page->list->items[k];
+        const struct pool_spec *spec = pool->snapshot->spec;
+        const struct rollout_screener *screener = spec ? spec->rollout : NULL;
+        for (size_t i = 0; screener && screener->n_unmatched && i < screener->n_selectors; i++) {
+            struct buf labels = screener_labels(page, pool);
+            metric_label_add(&labels, "selector", screener->selectors[i].name);
+            metric_text_u64(page->text, buf_str(&labels), screener->n_unmatched[i]);
+        }
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_ROLLOUT_SHARE);
+    for (size_t k = 0; k < page->list->n; k++) {
+        const struct pool_spec *spec = page->list->items[k].snapshot->spec;
+        if (spec && spec->rollout) {
+            print_shares(page, &page->list->items[k]);
+        }
+    }
 }
 
 /* ---- saturation ------------------------------------------------------------------------------ */
@@ -432,6 +553,8 @@ void pick_upstream_print(const struct pick_admin *admin, const struct pick_admin
     print_endpoints(&page);
     print_scrape_errors(&page);
     print_saturation(&page);
+    print_prefixes(&page);
+    print_rollouts(&page);
     print_stale_endpoints(&page);
     print_evictions(&page);
     upstream_requests_print(&page, admin->service);

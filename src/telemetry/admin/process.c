@@ -106,6 +106,17 @@ static void print_client_memory(struct net_budget *budget, struct metric_text *t
     }
 }
 
+/* Under the names of Prometheus's client libraries, which dashboards of other servers query. */
+static void print_process(const struct admin_process *process,
+                          const struct admin_machine_stats *state, struct metric_text *text) {
+    print_f64(text, METRIC_FAMILY_PROCESS_START_TIME, process->started_seconds);
+    print_f64(text, METRIC_FAMILY_PROCESS_CPU_SECONDS, state->cpu_seconds);
+    print_u64(text, METRIC_FAMILY_PROCESS_RESIDENT, state->resident_bytes);
+    print_u64(text, METRIC_FAMILY_PROCESS_VIRTUAL, state->virtual_bytes);
+    print_u64(text, METRIC_FAMILY_PROCESS_OPEN_FILES, state->n_open_files);
+    print_u64(text, METRIC_FAMILY_PROCESS_MAX_FILES, state->max_open_files);
+}
+
 void admin_process_print(struct admin_process *process, struct metric_text *text) {
     struct admin_machine_stats state;
     struct buf labels;
@@ -121,4 +132,5 @@ void admin_process_print(struct admin_process *process, struct metric_text *text
     print_u64(text, METRIC_FAMILY_CPU_MEMORY_TOTAL, state.memory_total_bytes);
     print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
     print_client_memory(process->budget, text);
+    print_process(process, &state, text);
 }

@@ -118,7 +118,7 @@ def test_metrics_labels_are_escaped(start_server, tmp_path):
 
 def test_metrics_each_name_is_documented(fresh):
     with open(os.path.join(server.ROOT, "docs", "observability.md"), encoding="utf-8") as file:
-        explained = set(re.findall(r"`((?:nv|sluice)_[a-z_]+)[`{]", file.read()))
+        explained = set(re.findall(r"`((?:nv|sluice|process)_[a-z_]+)[`{]", file.read()))
     explained = {name for name in explained if not name.startswith("sluice_pick_")}  # test_pick_lifecycle.py
     names = set(Page(fresh.metrics_address).families)
     assert names - explained == set() and explained - names == set()

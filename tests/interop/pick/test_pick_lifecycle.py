@@ -421,7 +421,7 @@ def test_metrics_each_name_is_documented(start):
     picker = start()
     with open(os.path.join(ROOT, "docs", "observability.md"), encoding="utf-8") as file:
         text = file.read()
-    explained = set(re.findall(r"`((?:nv|sluice|inference|llm_d)_[a-z0-9_]+)[`{]", text))
+    explained = set(re.findall(r"`((?:nv|sluice|process|inference|llm_d)_[a-z0-9_]+)[`{]", text))
     _, _, table = text.partition("| metric `llm_d_epp_…` |")  # whose rows leave the prefix out
     for row in table.partition("\n\n")[0].splitlines()[2:]:
         explained |= {"llm_d_epp_" + name for name in re.findall(r"`([a-z0-9_]+)[`{]", row.split(" | ")[0])}

@@ -62,6 +62,22 @@ plugins:
 featureGates: [flowControl]
 flowControl: {{enableEviction: true, saturationDetector: {{pluginRef: concurrency-detector}}}}
 """ + POOL_OBJECT
+REVISION, ROLE = "disaggregatedset.x-k8s.io/revision", "disaggregatedset.x-k8s.io/role"
+ROLLOUT = "endpoints:\n" + "".join(
+    f'- {{address: "10.0.0.{i}:8000", labels: {{set: a, {REVISION}: {revision}, {ROLE}: {role}}}}}\n'
+    for i, (revision, role) in enumerate([("one", "prefill"), ("one", "decode"), ("two", "prefill"), ("two", "decode"),
+                                          ("two", "decode"), ("two", "decode"), ("three", "decode")])) + f"""---
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- {{type: queue-scorer}}
+- type: disaggregatedset-rollout-screener
+  name: rollout
+  parameters:
+    scope: {{labelSelector: set=a}}
+    revisionGating: {{mode: max-role, requireRoles: {{values: [prefill, decode]}}}}
+    headerSelectors: [{{name: revision, headerName: x-revision, labelKey: {REVISION}, mode: strict}}]
+"""
 
 REQUEST = "model_name target_model_name fairness_id priority"
 QUEUE = "fairness_id priority inference_pool model_name target_model_name"
@@ -111,6 +127,11 @@ FAMILIES = {
     "extproc_stream_duration_seconds": ("histogram", ""),
     "datalayer_poll_errors_total": ("counter", "source_type"),
     "datalayer_extract_errors_total": ("counter", "source_type extractor_type"),
+    "prefix_indexer_size": ("gauge", "plugin_name plugin_type"),
+    "prefix_indexer_hit_ratio": ("histogram", "plugin_name plugin_type"),
+    "prefix_indexer_hit_bytes": ("histogram", "plugin_name plugin_type"),
+    "disaggregatedset_strict_header_no_match_total": ("counter", "plugin_type plugin_name selector"),
+    "disaggregatedset_revision_gating_share": ("gauge", "plugin_type plugin_name mode revision"),
 }
 # The bounds of histograms, likewise.
 LONG_TIMES = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120,
@@ -136,6 +157,8 @@ BOUNDS = {
     "flow_control_request_enqueue_duration_seconds": SHORT_TIMES,
     "flow_control_dispatch_cycle_duration_seconds": SHORT_TIMES,
     "flow_control_revocation_confirmation_seconds": (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    "prefix_indexer_hit_ratio": tuple(n / 10 for n in range(11)),
+    "prefix_indexer_hit_bytes": (0, *(16 << n for n in range(13))),
     "extproc_stream_duration_seconds": (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600),
 }
 SERIES = re.compile(r'([a-zA-Z0-9_]+)(?:\{(.*)\})?$')
@@ -300,7 +323,8 @@ def test_upstream_names_types_and_labels(start_picker, pages):
         answer(first, 500)
         answer_stream(second, EVENTS, content_type="text/event-stream")
         numbers = picker.wait_at_rest()
-    for some in (numbers, start_picker(WHOLE).numbers(), evict_one(start_picker(EVICTING))):
+    for some in (numbers, start_picker(WHOLE).numbers(), start_picker(ROLLOUT).numbers(),
+                 evict_one(start_picker(EVICTING))):
         for name, labels in labels_by_family(some, types).items():
             found.setdefault(name, set()).update(labels)
     assert found == {name: {labels} for name, (_, labels) in FAMILIES.items()}
@@ -584,3 +608,61 @@ def test_upstream_deprecated_names_by_a_flag(start_picker):
     assert select(numbers, "ready_endpoints") == [1]
     assert not [name for name in numbers if name.startswith("inference_")]
     assert "inference_pool_ready_pods" in {name for name, _, _ in series_of(start_picker(f"endpoints: [{A}]\n").numbers())}
+
+
+def test_upstream_prefix_indexes(start_picker):
+    """What the picked endpoint has of a prompt: nothing of the first, all of the second, half of the third."""
+    pool = f"""endpoints: [{A}]
+---
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- {{type: approx-prefix-cache-producer, name: texts, parameters: {{blockSizeTokens: 64, autoTune: false}}}}
+- {{type: prefix-cache-scorer, parameters: {{prefixMatchInfoProducerName: texts}}}}
+"""
+    picker = start_picker(pool)
+    same, other, third = "".join(f"{i:0256d}" for i in range(4)), "y" * 512, "z" * 512
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        for prompt in (same + other, same + other, same[:512] + third):
+            stream = proxy.stream(headers("/v1/completions", config="BUFFERED NONE"))
+            stream.send(body(json.dumps({"prompt": prompt}).encode(), end=True))
+            stream.next(), stream.next()
+            answer(stream)
+        numbers = picker.wait_at_rest()
+    labels = '{plugin_name="texts",plugin_type="approx-prefix-cache-producer"}'
+    assert select(numbers, "prefix_indexer_hit_ratio_count" + labels) == [3]
+    assert select(numbers, "prefix_indexer_hit_ratio_sum" + labels) == pytest.approx([1.5])
+    assert select(numbers, "prefix_indexer_hit_bytes_sum" + labels) == [1536 + 512]
+    assert select(numbers, 'prefix_indexer_hit_ratio_bucket{le=~"0(.0)?"}') == [1]
+    assert select(numbers, "prefix_indexer_size" + labels) == [6 + 2]
+    assert numbers["inference_extension_prefix_indexer_hit_ratio_count"] == 3
+    assert numbers["inference_extension_prefix_indexer_size"] == 8
+
+
+def test_upstream_rollouts(start_picker):
+    """By the role that most endpoints have, of the revisions that have both; and a header that no endpoint fits."""
+    picker = start_picker(ROLLOUT)
+    share = 'disaggregatedset_revision_gating_share{plugin_name="rollout",mode="max-role",revision="%s"}'
+    unmatched = 'disaggregatedset_strict_header_no_match_total{plugin_name="rollout",selector="revision"}'
+    numbers = picker.numbers()
+    assert [select(numbers, share % name) for name in ("one", "two", "three")] == [[0.25], [0.75], [0]]
+    assert select(numbers, unmatched) == [0]
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        assert proxy.refuse("/v1/completions", fields={"x-revision": "none"})[0] == 503
+        proxy.pick("/v1/completions", fields={"x-revision": "two"})
+    assert select(picker.numbers(), unmatched) == [1]
+
+
+def test_process_metrics(start_picker):
+    """Under the names of Prometheus's client libraries."""
+    picker = start_picker(KEDA)
+    with open(f"/proc/{picker.process.pid}/limits", encoding="utf-8") as file:
+        most = int(re.search(r"^Max open files +(\d+)", file.read(), re.M)[1])
+    before = picker.numbers()
+    assert before["process_max_fds"] == most
+    assert before["process_resident_memory_bytes"] == before["sluice_resident_memory_bytes"]
+    assert before["process_virtual_memory_bytes"] > before["process_resident_memory_bytes"]
+    assert before["process_start_time_seconds"] == before["sluice_start_time_seconds"]
+    assert before["process_cpu_seconds_total"] == before["sluice_cpu_seconds_total"]
+    with http1.Connection(picker.metrics_address), http1.Connection(picker.metrics_address):
+        picker.wait_until(lambda now: now["process_open_fds"] >= before["process_open_fds"] + 2, "open connections")

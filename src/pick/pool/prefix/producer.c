@@ -25,6 +25,29 @@ const struct prefix_producer MEDIA_PRODUCER_DEFAULT = {.name = STR("mm-embedding
 
 const struct load_producer LOAD_PRODUCER_DEFAULT = {.output_ratio = 1.5, .max_output = UINT64_MAX};
 
+/* ---- hits ------------------------------------------------------------------------------------ */
+
+/* Ratios in millionths, as times in microseconds are. */
+static const uint64_t RATIO_BOUNDS[] = {0,      100000, 200000, 300000, 400000, 500000,
+                                        600000, 700000, 800000, 900000, 1000000};
+static const uint64_t BYTES_BOUNDS[] = {0,    16,   32,   64,   128,   256,   512,
+                                        1024, 2048, 4096, 8192, 16384, 32768, 65536};
+const struct metric_scale PREFIX_HIT_RATIOS = {METRIC_UNIT_SECONDS, 11, RATIO_BOUNDS};
+const struct metric_scale PREFIX_HIT_BYTES = {METRIC_UNIT_ITEMS, 14, BYTES_BOUNDS};
+_Static_assert(PREFIX_HIT_RATIO_CELLS == sizeof(RATIO_BOUNDS) / sizeof(RATIO_BOUNDS[0]) + 2, "");
+_Static_assert(PREFIX_HIT_BYTES_CELLS == sizeof(BYTES_BOUNDS) / sizeof(BYTES_BOUNDS[0]) + 2, "");
+
+void prefix_hits_add(struct prefix_hits *hits, uint32_t block_bytes, uint32_t n_hit,
+                     uint32_t n_blocks) {
+    static const uint64_t one = 1000000000; /* as a scale of times has it */
+    metric_scale_add(&PREFIX_HIT_BYTES, hits->bytes, (uint64_t)n_hit * block_bytes);
+    if (n_blocks > 0) {
+        metric_scale_add(&PREFIX_HIT_RATIOS, hits->ratios, one * n_hit / n_blocks);
+    }
+}
+
+/* ---- needs ----------------------------------------------------------------------------------- */
+
 struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *producer,
                                             uint32_t block_bytes) {
     uint64_t limit = PREFIX_MAX_TEXT_BYTES / block_bytes, most = producer->max_blocks;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/metric/histogram.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "pick/pool/endpoint/attribute.h"
@@ -56,6 +57,19 @@ struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *produc
                                             uint32_t block_bytes);
 /* Hashes of producers with different names are unrelated. */
 uint64_t prefix_producer_salt(const struct prefix_producer *producer);
+
+/* What requests found in an index: of the picked endpoint's cache, which part of a prompt's
+ * beginning it has by the index, and how many bytes that is. The bounds are upstream's. */
+extern const struct metric_scale PREFIX_HIT_RATIOS, PREFIX_HIT_BYTES;
+enum { PREFIX_HIT_RATIO_CELLS = 13, PREFIX_HIT_BYTES_CELLS = 16 };
+struct prefix_hits {
+    metric_cell ratios[PREFIX_HIT_RATIO_CELLS];
+    metric_cell bytes[PREFIX_HIT_BYTES_CELLS];
+};
+/* A prompt of `n_blocks` blocks was sent to an endpoint that has the first `n_hit` of them. Thread:
+ * one at a time. */
+void prefix_hits_add(struct prefix_hits *hits, uint32_t block_bytes, uint32_t n_hit,
+                     uint32_t n_blocks);
 
 /* How the tokens of a request count while it is in flight: those of the prompt that are not in the
  * endpoint's cache, until the first part of the response's body is seen; with its estimated output,

@@ -370,10 +370,46 @@ static uint32_t count_tokens(const struct pool_reader *reader, const struct pool
                                          found->block_bytes, n_blocks, n_cached);
 }
 
+/* Of the destination's profile, as upstream counts them. */
+static __attribute__((noinline)) void count_hits(struct pool_reader *reader,
+                                                 const struct pool_request_needs *needs,
+                                                 const struct endpoint *endpoint) {
+    for (uint32_t used = needs->used_prefixes; used != 0; used &= used - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(used);
+        if (needs->prefixes[i].kind == PREFIX_TEXT) {
+            const struct prefix_matches *found = &reader->prefixes[i];
+            prefix_hits_add(&reader->pool->prefix_hits[i], found->block_bytes,
+                            count_known_blocks(reader, i, endpoint), found->n_blocks);
+        }
+    }
+}
+
+void pool_read_prefix_hits(const struct pool *pool, uint32_t index,
+                           uint64_t ratios[PREFIX_HIT_RATIO_CELLS],
+                           uint64_t bytes[PREFIX_HIT_BYTES_CELLS]) {
+    const struct prefix_hits *hits = &pool->prefix_hits[index];
+    metric_scale_read(&PREFIX_HIT_RATIOS, hits->ratios, ratios);
+    metric_scale_read(&PREFIX_HIT_BYTES, hits->bytes, bytes);
+}
+
+uint64_t pool_prefix_size(const struct pool *pool, const struct pool_snapshot *snapshot,
+                          uint32_t index) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; pool->prefix_table && i < snapshot->n_members; i++) {
+        n += prefix_table_host_blocks(pool->prefix_table, snapshot->members[i].endpoint->host,
+                                      index);
+    }
+    return n;
+}
+
 void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
                                const struct profile *profile, struct endpoint *endpoint,
                                struct pool_ticket *ticket) {
     ticket->n_tokens = request->n_tokens;
+    if (request->prompt && profile && profile->needs.used_prefixes != 0 &&
+        request->stage == STAGE_DECODE) {
+        count_hits(reader, &profile->needs, endpoint);
+    }
     if (profile && profile->needs.tokens) {
         ticket->n_tokens = count_tokens(reader, request, &profile->needs, endpoint);
         ticket->counts_prompt = !profile->needs.load.adds_output;

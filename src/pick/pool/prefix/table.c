@@ -212,6 +212,13 @@ static inline bool is_owner_valid(const struct prefix_table *table, const struct
     return is_in_cache(load_u32(&cache->clock), owner, load_u32(&cache->capacity));
 }
 
+/* The clock advances with blocks that are new to the host. */
+uint64_t prefix_table_host_blocks(const struct prefix_table *table, uint32_t host, uint32_t index) {
+    const struct host_cache *cache = cache_of(table, index, host);
+    uint32_t clock = load_u32(&cache->clock), capacity = load_u32(&cache->capacity);
+    return host == 0 ? 0 : clock < capacity ? clock : capacity;
+}
+
 /* ---- entries --------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const struct prefix_key *key, uint32_t i) {

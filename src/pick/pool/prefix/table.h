@@ -56,6 +56,9 @@ void prefix_table_remove_host(struct prefix_table *table, uint32_t host);
 /* Invalidates the host's blocks. 0 is ignored. */
 void prefix_table_invalidate_host(struct prefix_table *table, uint32_t host);
 
+/* Returns: the blocks that the host was sent in an index, up to its capacity. Of 0: none. */
+uint64_t prefix_table_host_blocks(const struct prefix_table *table, uint32_t host, uint32_t index);
+
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 /* The blocks of a prompt in an index. */
