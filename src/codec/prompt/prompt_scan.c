@@ -532,13 +532,24 @@ static void scan_string_byte(struct prompt_scan *scan, char c) {
     }
 }
 
+/* The lanes with quotes, backslashes and control characters; with its highest bit changed a byte is
+ * in the order of signed ones. */
+static simd_i8x16 special_lanes(const char *at) {
+    simd_i8x16 bytes;
+    memcpy(&bytes, at, SIMD_LANES);
+    return (bytes == '"') | (bytes == '\\') | ((bytes ^ INT8_MIN) < 0x20 + INT8_MIN);
+}
+
 /* Returns: the next quote, backslash or control character, or `end`. */
 static const char *find_special(const char *at, const char *end) {
+    for (; end - at >= 4 * SIMD_LANES; at += 4 * SIMD_LANES) {
+        if (simd_any((special_lanes(at) | special_lanes(at + SIMD_LANES)) |
+                     (special_lanes(at + 2 * SIMD_LANES) | special_lanes(at + 3 * SIMD_LANES)))) {
+            break;
+        }
+    }
     for (; end - at >= SIMD_LANES; at += SIMD_LANES) {
-        simd_i8x16 bytes;
-        memcpy(&bytes, at, SIMD_LANES);
-        unsigned found =
-            simd_mask((bytes == '"') | (bytes == '\\') | ((bytes >= 0) & (bytes < 0x20)));
+        unsigned found = simd_mask(special_lanes(at));
         if (found != 0) {
             return at + __builtin_ctz(found);
         }

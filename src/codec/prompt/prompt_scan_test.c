@@ -170,6 +170,33 @@ static void prompt_scan_not_a_json_object_is_none(void **state) {
     }
 }
 
+/* Text is searched in vectors: each byte at each position of some of them. */
+static void prompt_scan_bytes_at_each_position_are_seen(void **state) {
+    enum { N = 150 };
+    (void)state;
+    for (int byte = 1; byte < 256; byte++) {
+        for (size_t at = 0; at < N; at++) {
+            char body[N + 32];
+            memset(body, 'x', sizeof(body));
+            memcpy(body, "{\"prompt\":\"", 11);
+            body[11 + at] = (char)(unsigned char)byte;
+            memcpy(body + 11 + N, "\",\"a\":1}", 9);
+            struct prompt_scan got = scan(str_make(body, 11 + N + 9));
+            if (byte == '\\' && at < N - 1) { /* "\x" is no escape */
+                assert_int_equal(got.result, PROMPT_SCAN_NONE);
+            } else if (byte == '\\') {
+                assert_int_not_equal(got.result, PROMPT_SCAN_END); /* the text has not ended */
+            } else if (byte < 0x20 || byte == '"') {
+                assert_int_equal(got.result, PROMPT_SCAN_NONE);
+            } else if (byte < 0x80) {
+                assert_int_equal(got.result, PROMPT_SCAN_END);
+                assert_int_equal(got.text.len, N);
+                assert_memory_equal(got.text.data, body + 11, N);
+            }
+        }
+    }
+}
+
 /* A valid prefix needs more. */
 static void prompt_scan_prefix_needs_more(void **state) {
     struct str body = rows[17].body;
@@ -507,6 +534,7 @@ int main(void) {
         cmocka_unit_test(prompt_scan_rows_at_each_split_match),
         cmocka_unit_test(prompt_scan_media_have_the_set_sizes),
         cmocka_unit_test(prompt_scan_not_a_json_object_is_none),
+        cmocka_unit_test(prompt_scan_bytes_at_each_position_are_seen),
         cmocka_unit_test(prompt_scan_prefix_needs_more),
         cmocka_unit_test(prompt_scan_formats_have_errors),
         cmocka_unit_test(prompt_scan_tokens_are_four_bytes),

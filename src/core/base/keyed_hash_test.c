@@ -43,10 +43,28 @@ static void keyed_hash_long_text_every_byte_counts(void **state) {
     }
 }
 
+/* So does that of a block, which is hash_text where it is short. */
+static void hash_block_every_byte_counts(void **state) {
+    enum { BLOCK = 600 };
+    static char text[BLOCK];
+    (void)state;
+    uint64_t whole = hash_block(str_make(text, BLOCK), 1);
+    assert_true(whole != hash_block(str_make(text, BLOCK), 2));
+    for (size_t i = 0; i < BLOCK; i++) {
+        uint64_t part = hash_block(str_make(text, i), 1);
+        assert_true(whole != part);
+        assert_int_equal(part == hash_text(str_make(text, i), 1), i <= 128);
+        text[i] = 1;
+        assert_true(whole != hash_block(str_make(text, BLOCK), 1));
+        text[i] = 0;
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keyed_hash_differs_by_key_and_text),
         cmocka_unit_test(keyed_hash_long_text_every_byte_counts),
+        cmocka_unit_test(hash_block_every_byte_counts),
     };
     return cmocka_run_group_tests_name("core/base/keyed_hash", tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static bool has_room(struct prefix_chain *chain) {
 
 static void add_block(struct prefix_chain *chain, struct str block) {
     if (has_room(chain)) {
-        chain->last = hash_text(block, chain->last);
+        chain->last = hash_block(block, chain->last);
         chain->hashes[chain->n++] = chain->last;
     }
 }
