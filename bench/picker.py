@@ -25,6 +25,11 @@ def every_scorer():
     return "profile:\n  plugins:\n" + plugins
 
 
+PROMPTS_COMPARED = """profile:
+  plugins: [{type: prefix-cache-scorer}, {type: active-request-scorer}]
+"""
+
+
 def pool(n_endpoints):
     """A pool's configuration, in which models matter: a body has to be looked into."""
     endpoints = "".join(f"  - 10.{i >> 16}.{i >> 8 & 255}.{i & 255}:8000\n" for i in range(n_endpoints))
@@ -101,6 +106,10 @@ def rows(table, _folder):
             with picker(n_endpoints, every_scorer()) as server:
                 against_floor(table, server, floor_server, f"{n_endpoints} endpoints, every scorer, 32 streams",
                               goal, "headers", 0, 32)
+        with picker(3, PROMPTS_COMPARED) as server:
+            for body in (8000, 220000, 1000000):
+                against_floor(table, server, floor_server, f"prompt of {body} bytes compared, 32 streams", 0.8,
+                              "duplex", body, 32)
         with picker(3) as server:
             for mode, body in (("duplex", 200), ("duplex", 8000), ("duplex", 220000),
                                ("duplex", 1000000), ("buffered", 200), ("buffered", 220000)):

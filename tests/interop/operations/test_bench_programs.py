@@ -130,11 +130,12 @@ def test_peers_serve_without_the_packages_names_the_command(programs, triton, tm
 def test_peers_pick_prints_the_rows(programs, tmp_path):
     other = tmp_path / "picker"
     other.write_text(f"""#!/bin/sh
-exec {server.binary()} pick --config-text "endpoints: [$2]" --grpc 127.0.0.1:$1 --metrics none --log-level error
+exec {server.binary()} pick --config-file "$2" --grpc 127.0.0.1:$1 --metrics 127.0.0.1:$3 --pool-name p --secure-serving=false --log-level error
 """)
     other.chmod(0o755)
-    rows = table_of(run("peers", "pick", "--endpoints", 2, "--kb", 1, "--", other, "{port}", "{endpoints}", python="/usr/bin/python3"))
-    assert rows.pop("picks a second (p50)") == ["theirs", "sluice pick", "ratio"]
-    assert {"headers only", "body of 200 bytes", "prompt of 220 kB", "resident memory after that"} == set(rows)
+    rows = table_of(run("peers", "pick", "--endpoints", 2, "--kb", 1, "--", other, "{port}", "{config}", "{port2}", python="/usr/bin/python3"))
+    assert rows.pop("picks a second (p50; CPU each)") == ["theirs", "sluice pick", "ratio (CPU)"]
+    assert {"body of 200 bytes", "prompt of 8 kB", "prompt of 220 kB", "prompt of 1 MB",
+            "resident memory after that"} == set(rows)
     for theirs, ours, _ in rows.values():  # in so short a time a busy machine may choose no server for a long prompt
         assert number(theirs) >= 0 and number(ours) >= 0, rows
