@@ -45,7 +45,9 @@ void picker_read_agent_identity(struct doc_reader *reader, const struct doc_node
     static const char *const AGENTS[] = {"x-claude-code-session-id", "x-session-affinity",
                                          "session-id", "session_id"};
     const struct plugin_list *plugins = pool_config_reader_of(reader)->plugins;
-    struct protocol *protocol = &pool_config_reader_of(reader)->spec->protocol;
+    struct pool_spec *spec = pool_config_reader_of(reader)->spec;
+    struct protocol *protocol = &spec->protocol;
+    struct protocol_headers *agents = &spec->agent_headers;
     for (size_t i = 0; i < plugins->n; i++) {
         const struct declared_plugin *plugin = &plugins->items[i];
         const struct picker_agent_identity *identity = plugin->settings;
@@ -53,11 +55,14 @@ void picker_read_agent_identity(struct doc_reader *reader, const struct doc_node
             continue;
         }
         for (size_t k = 0; k < identity->additional.n; k++) {
-            add_header(&protocol->fairness_headers, identity->additional.names[k]);
+            add_header(agents, identity->additional.names[k]);
         }
         for (size_t k = 0; k < sizeof(AGENTS) / sizeof(AGENTS[0]); k++) {
-            add_header(&protocol->fairness_headers, str_of(AGENTS[k]));
+            add_header(agents, str_of(AGENTS[k]));
         }
+    }
+    for (size_t k = 0; k < agents->n; k++) {
+        add_header(&protocol->fairness_headers, agents->names[k]);
     }
     protocol_update_lengths(protocol);
 }

@@ -434,6 +434,9 @@ static void picker_config_invalid_plugins_refused(void **state) {
     assert_file_refused(NEW KIND PLUGINS "- type: utilisation-detector\n",
                         "5: plugins[1].type: no plugin is called \"utilisation-detector\"; did "
                         "you mean \"utilization-detector\"?");
+    assert_file_refused(NEW KIND PLUGINS "- {type: session-affinity-filter, parameters: "
+                                         "{strategy: session_id, profileName: prefill}}\n",
+                        "5: plugins[1].parameters.profileName: no profile is called \"prefill\"");
     assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: "
                                          "https, clientCertPath: /c.pem}}\n",
                         "5: plugins[1].parameters.clientCertPath: expected clientCertPath and "

@@ -7,6 +7,7 @@
 #include "core/base/suggest.h"
 #include "pick/config/producers.h"
 #include "pick/config/topology.h"
+#include "pick/pool/profile/session_token.h"
 #include "pick/pool/rollout.h"
 
 enum { MOST_WEIGHT = 1000000 };
@@ -262,6 +263,26 @@ static void read_plugin_refs(struct profile_reader *self, const struct doc_node 
     }
 }
 
+/* A session is bound to the endpoint of a profile that there is. */
+static void check_session_profiles(struct profile_reader *self, const struct profile *profiles,
+                                   size_t n) {
+    for (size_t i = 0; i < self->plugins->n; i++) {
+        const struct declared_plugin *plugin = &self->plugins->items[i];
+        const struct session_parameters *parameters = plugin->settings;
+        bool binds = parameters && (plugin->plugin == &plugin_session_affinity_filter ||
+                                    plugin->plugin == &plugin_session_affinity_scorer);
+        size_t k = 0;
+        while (binds && k < n && !str_eq(profiles[k].name, parameters->id.profile)) {
+            k++;
+        }
+        if (binds && parameters->id.profile.len > 0 && k == n) {
+            struct doc_node node = doc_get(&plugin->parameters, "profileName");
+            doc_reader_fail(self->doc, &node, "no profile is called \"%.*s\"",
+                            STR_ARG(parameters->id.profile));
+        }
+    }
+}
+
 /* Completes the profiles and sets the spec's, if there was no error. */
 static void end_profiles(struct profile_reader *self, struct profile *profiles, size_t n,
                          const struct doc_node *node) {
@@ -276,6 +297,7 @@ static void end_profiles(struct profile_reader *self, struct profile *profiles, 
         /* Upstream has a token-producer wherever it needs one. */
         profiles->needs.estimate = self->upstream ? &MEDIA_ESTIMATE_DEFAULT : NULL;
         picker_declare_producers(self->doc, self->plugins, &profiles->needs);
+        check_session_profiles(self, profiles, n);
     }
     struct profile_handler *handler =
         doc_reader_ok(self->doc)

@@ -24,6 +24,7 @@ struct pool_shortlist {
                                       all */
     bool check_full;               /* whether an endpoint is full makes a difference */
     bool full;                     /* with check_full: all candidates are */
+    bool is_reduced;               /* chosen without endpoints that are full */
     struct pool_gate gate;         /* of the request's priority */
     bool by_profile;               /* chosen by a profile */
     bool avoided;                  /* the first one is unchecked or avoided: there was no other */
@@ -366,6 +367,10 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         .scratch = view->scratch,
         .filtered_columns = &view->filtered_columns,
         .score_cache = &reader->view.score_cache};
+    if (reader->snapshot->n_sessions > 0) {
+        session_choices_begin(reader->snapshot, &request->headers, now_ns, reader->sessions);
+        out->sessions = reader->sessions;
+    }
     if (st == ST_OK && (request->subset || request->selection)) {
         st = collect_subset_candidates(reader, request, beyond, out, err);
     } else if (st == ST_OK) {
@@ -518,13 +523,15 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
     uint32_t n = candidates.n,
              n_full = best->check_full && !by_pool ? count_full_candidates(&candidates, &test) : 0;
     best->full = n > 0 && n_full == n;
-    if (leave_out && n_full > 0 && !best->full) {
+    best->is_reduced = leave_out && n_full > 0 && !best->full;
+    if (best->is_reduced) {
         remove_full_candidates(&candidates, &test);
         run_profile(profile, request, &candidates, best);
         if (best->n > 0) {
             return ST_OK;
         }
         best->full = true;
+        best->is_reduced = false;
         st = collect_fit_candidates(reader, request, model, beyond, best, &candidates, err);
     }
     if (st == ST_OK) {
@@ -655,6 +662,7 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
     best->by_profile = false;
     best->n_filtered = 0;
     best->full = false;
+    best->is_reduced = false;
     best->check_full = trial->out->sheddable || reader->snapshot->spec->flow_control.on;
     best->gate = gate_of(trial);
     if (!trial->chosen) {
@@ -753,6 +761,11 @@ static enum attempt take_endpoint(struct trial *trial) {
     endpoint_add_request(pool, picked);
     atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
     best->pick_number = ++pool->n_picks;
+    if (trial->reader->snapshot->n_sessions > 0 && best->profile) {
+        session_choices_commit(trial->reader->snapshot, trial->reader->sessions, best->is_reduced,
+                               best->profile, trial->request->stage == STAGE_DECODE, picked->member,
+                               clock_now_ns());
+    }
     if (trial->kind != 0) {
         pool_count_kind(pool, trial->kind, picked);
     }

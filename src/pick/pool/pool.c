@@ -542,7 +542,7 @@ static enum status prepare_change(const struct pool *pool, struct pool_change *c
     list_moves(change, change->fresh, change->old);
     copy_loads(change);
     copy_attributes(change);
-    return ST_OK;
+    return session_tables_attach(change->fresh, change->old, err);
 }
 
 /* ---- updates: publication -------------------------------------------------------------------- */
@@ -649,6 +649,9 @@ static void free_idle_endpoints(struct pool *pool, struct pool_change *change) {
 /* Frees the new endpoints, which were never published. */
 static void undo_change(const struct pool *pool, struct pool_change *change) {
     size_t k = 0;
+    if (change->fresh) {
+        session_tables_detach(change->fresh);
+    }
     for (size_t i = 0; change->known && i < change->n_known; i++) {
         if (k < pool->n_known && change->known[i] == pool->known[k]) {
             k++;

@@ -9,6 +9,7 @@
 #include "core/base/checked.h"
 #include "pick/pool/flow/saturation.h"
 #include "pick/pool/profile/handler.h"
+#include "pick/pool/profile/session_id.h"
 
 static enum status snapshot_no_memory(const struct pool_spec *spec, struct error *err) {
     return error_no_memory(err, "a pool of %zu endpoints and %zu models", spec->n_endpoints,
@@ -415,5 +416,6 @@ void pool_snapshot_unref(struct pool_snapshot *snapshot) {
         struct endpoint *endpoint = snapshot->members[i].endpoint;
         atomic_fetch_sub_explicit(&endpoint->n_snapshots, 1, memory_order_release);
     }
+    session_tables_detach(snapshot);
     arena_free(snapshot->spec->arena);
 }

@@ -15,6 +15,7 @@
 #include "pick/pool/endpoint/attribute.h"
 #include "pick/pool/endpoint/endpoint.h"
 #include "pick/pool/endpoint/load.h"
+#include "pick/pool/prefix/producer.h"
 #include "pick/pool/spec.h"
 
 /* The most recent changes of members, in a ring: a view (view.h) follows it and reads only the
@@ -71,6 +72,7 @@ struct pool_model_entry {
 };
 
 struct rollout_index;
+struct session_table;
 
 struct pool_snapshot {
     _Atomic uint32_t n_refs;
@@ -85,6 +87,10 @@ struct pool_snapshot {
     const struct attribute_key *attribute_keys;
     uint32_t n_attributes;
     struct attribute_cell *attributes;
+    /* Of plugins of session affinity, and by member its number in them; NULL without tables. */
+    struct session_table *sessions[SESSION_TABLES_MAX];
+    uint32_t n_sessions;
+    uint64_t *session_numbers;
     struct pool_changes changes; /* of members' loads, requests and readiness; changes */
     /* A bit for each member: it is ready and not avoided. Under the pool's lock; changes. */
     uint64_t *preferred;

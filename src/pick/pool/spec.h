@@ -201,6 +201,7 @@ struct pool_spec {
     const struct scrape_plan *scrape; /* how loads are scraped (pick/config's); NULL: not at all */
     const struct scrape_plan *scrape_gpus; /* the same of the use of GPUs */
     struct protocol protocol;
+    struct protocol_headers agent_headers;  /* with the session of an agent, the first counts */
     const struct profile *profile;          /* pick/pool/profile/profile.h; NULL: the default */
     const struct profile_handler *handler;  /* of several profiles, of which `profile` is one
                                               (pick/pool/profile/handler.h); NULL: none */

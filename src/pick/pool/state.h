@@ -13,6 +13,7 @@
 #include "pick/pool/kinds.h"
 #include "pick/pool/pool.h"
 #include "pick/pool/profile/profile.h"
+#include "pick/pool/profile/session_id.h"
 #include "pick/pool/records.h"
 #include "pick/pool/view.h"
 
@@ -87,6 +88,7 @@ struct pool_reader {
     /* Of the request being picked for, by the profile's producers. */
     struct prefix_matches prefixes[PREFIX_MAX_INDEXES];
     struct media_matches media[PREFIX_MAX_INDEXES];
+    struct session_choice sessions[SESSION_TABLES_MAX]; /* with tables of sessions */
     struct pool *pool;
     uint32_t n_refs;    /* of its thread */
     uint32_t n_waiting; /* requests of its thread that wait for the pool (struct pool_waited) */

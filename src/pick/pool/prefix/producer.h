@@ -99,6 +99,14 @@ struct source_producer {
                                 does */
 };
 
+/* A table of sessions (pick/pool/profile/session_id.h). */
+struct session_id_parameters;
+struct session_need {
+    uint64_t owner;
+    const struct session_id_parameters *parameters;
+};
+enum { SESSION_TABLES_MAX = 4 };
+
 /* What a profile's plugins need of requests, and of endpoints. */
 struct pool_request_needs {
     bool tokens;        /* tokens in flight, which a plugin or the configuration asks for */
@@ -125,6 +133,8 @@ struct pool_request_needs {
     struct prefix_producer set_by_scorer; /* 0: not given */
     struct attribute_key attributes[ATTRIBUTES_MAX]; /* of endpoints, each once */
     uint32_t n_attributes;
+    struct session_need sessions[SESSION_TABLES_MAX];
+    uint32_t n_sessions;
 };
 
 static inline bool pool_needs_prefix(const struct pool_request_needs *needs, uint32_t i) {

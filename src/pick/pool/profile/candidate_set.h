@@ -76,6 +76,8 @@ struct range_stats {
     uint32_t n;
 };
 
+struct session_choice;
+
 struct candidate_set {
     const struct pool_snapshot *snapshot;
     struct str model;                      /* as the endpoint will see it; ptr NULL: none */
@@ -84,6 +86,7 @@ struct candidate_set {
     const struct media_matches *media;     /* likewise, by those of media */
     const struct pool_member *peer;        /* of an earlier stage of the request; NULL: none, or
                                               unknown */
+    struct session_choice *sessions;       /* of each table of sessions; NULL: none */
     struct pool_headers headers;           /* find NULL: unknown */
     struct prng *prng;                     /* for random choices */
     uint64_t now_ns;

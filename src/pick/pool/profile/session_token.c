@@ -1,4 +1,4 @@
-/* Names of endpoints in base64. */
+/* The parameters of both strategies, and tokens: names of endpoints in base64. */
 #include "pick/pool/profile/session_token.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ enum { MOST_HEADER_BYTES = 256 };
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 static void read_header(struct doc_reader *reader, const struct doc_node *node, void *object) {
-    struct session_token_parameters *parameters = object;
+    struct session_parameters *parameters = object;
     struct str text = str_of(DEFAULT_HEADER);
     doc_reader_view(reader, node, &text);
     bool fits = text.len > 0 && text.len <= MOST_HEADER_BYTES;
@@ -35,38 +35,65 @@ static void read_config(struct doc_reader *reader, const struct doc_node *node, 
     }
 }
 
-static void check_strategy(struct doc_reader *reader, const struct doc_node *node, void *object) {
-    struct str text = {NULL, 0};
-    (void)object;
-    doc_reader_view(reader, node, &text);
-    if (node->val && str_is(text, "session_id")) {
-        doc_reader_fail(reader, node,
-                        "\"session_id\" is not supported: session-hash-scorer and -filter place "
-                        "sessions by a hash of their ids");
-    } else if (node->val && !str_is(text, "encoded_endpoint_header")) {
-        doc_reader_fail(reader, node, "expected encoded_endpoint_header, got \"%.*s\"",
-                        STR_ARG(text));
+static void read_strategy(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    static const char *const words[] = {"encoded_endpoint_header", "session_id", NULL};
+    struct session_parameters *parameters = object;
+    unsigned word = 0;
+    doc_reader_word(reader, node, words, NULL, &word);
+    parameters->by_id = word == 1;
+}
+
+static void read_id_config(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct session_parameters *parameters = object;
+    if (parameters->by_id) {
+        session_id_read(reader, node, &parameters->id);
+    } else if (doc_is_present(node)) {
+        doc_reader_fail(reader, node, "not supported: it is of the strategy session_id");
     }
 }
 
-const struct doc_member SESSION_TOKEN_PARAMETERS[] = {
-    {"strategy", MEMBER_CUSTOM(check_strategy), .form = "`encoded_endpoint_header`"},
-    {"encodedEndpointHeaderConfig", MEMBER_CUSTOM(read_config), .form = "`{header}`"},
-    {"sessionIdConfig", MEMBER_REFUSED("not supported: it is of the strategy session_id")},
-    {"profileName", MEMBER_REFUSED("not supported: a token names the request's destination")},
+static void read_token_config(struct doc_reader *reader, const struct doc_node *node,
+                              void *object) {
+    const struct session_parameters *parameters = object;
+    if (!parameters->by_id) {
+        read_config(reader, node, object);
+    } else if (doc_is_present(node)) {
+        doc_reader_fail(reader, node,
+                        "not supported: it is of the strategy encoded_endpoint_header");
+    }
+}
+
+static void check_profile(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    const struct session_parameters *parameters = object;
+    if (!parameters->by_id && parameters->id.profile.len > 0) {
+        doc_reader_fail(reader, node, "not supported: a token names the request's destination");
+    }
+}
+
+const struct doc_member SESSION_PARAMETERS[] = {
+    {"strategy", MEMBER_CUSTOM(read_strategy), .form = "`encoded_endpoint_header` or `session_id`"},
+    {"encodedEndpointHeaderConfig", MEMBER_CUSTOM(read_token_config), .form = "`{header}`"},
+    {"sessionIdConfig", MEMBER_CUSTOM(read_id_config),
+     .form = "`{sources, evictionTtlSeconds, evictionSweepSeconds}`"},
+    {"profileName", MEMBER_TEXT(struct session_parameters, id.profile), .check = check_profile},
     {0}};
 
-enum status session_token_add_needs(void *parameters, struct pool_request_needs *needs,
-                                    struct error *err) {
-    const struct session_token_parameters *own = parameters;
-    if (needs->session_token.ptr && !str_eq(needs->session_token, own->header)) {
+static enum status add_token_needs(const struct session_parameters *parameters,
+                                   struct pool_request_needs *needs, struct error *err) {
+    if (needs->session_token.ptr && !str_eq(needs->session_token, parameters->header)) {
         return error_set(err, ST_BAD_CONFIG,
                          "the plugins of session affinity name the headers %.*s and %.*s: expected "
                          "one",
-                         STR_ARG(needs->session_token), STR_ARG(own->header));
+                         STR_ARG(needs->session_token), STR_ARG(parameters->header));
     }
-    needs->session_token = own->header;
+    needs->session_token = parameters->header;
     return ST_OK;
+}
+
+enum status session_add_needs(struct session_parameters *parameters, const char *type,
+                              struct pool_request_needs *needs, struct error *err) {
+    return parameters->by_id ? session_id_add_needs(&parameters->id, type, needs, err)
+                             : add_token_needs(parameters, needs, err);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -97,8 +124,8 @@ static bool names_member(const struct named *named, const struct pool_member *me
            text.ptr[n] == '/' && memcmp(text.ptr + n + 1, name->text.ptr, name->text.len) == 0;
 }
 
-uint32_t session_token_find(const struct session_token_parameters *parameters,
-                            const struct candidate_set *candidates) {
+static uint32_t find_named(const struct session_parameters *parameters,
+                           const struct candidate_set *candidates) {
     const struct pool_headers *headers = &candidates->headers;
     char bytes[SESSION_TOKEN_MAX_BYTES / 4 * 3 + 3];
     struct str text;
@@ -113,6 +140,12 @@ uint32_t session_token_find(const struct session_token_parameters *parameters,
         }
     }
     return i;
+}
+
+uint32_t session_find(const struct session_parameters *parameters,
+                      struct candidate_set *candidates) {
+    return parameters->by_id ? session_id_find(&parameters->id, candidates)
+                             : find_named(parameters, candidates);
 }
 
 struct str session_token_print(const struct pool_member *member, struct arena *arena) {
