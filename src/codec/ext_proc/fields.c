@@ -242,16 +242,20 @@ static void add_text(struct buf *out, uint32_t number, struct str text) {
     pb_end(out, value);
 }
 
+/* A member of a oneof: written also where it is 0. */
+static void add_number(struct buf *out, double number) {
+    size_t value = pb_begin(out, EXT_PROC_F_MAP_VALUE);
+    pb_add_double(out, EXT_PROC_F_VALUE_NUMBER, number);
+    pb_end(out, value);
+}
+
 static void add_numbers(struct buf *out, const struct ext_proc_number *numbers, size_t n) {
     size_t value = pb_begin(out, EXT_PROC_F_MAP_VALUE);
     size_t map = pb_begin(out, EXT_PROC_F_VALUE_STRUCT);
     for (size_t i = 0; i < n; i++) {
         size_t member = pb_begin(out, EXT_PROC_F_ENTRIES);
         pb_add_bytes(out, EXT_PROC_F_MAP_KEY, numbers[i].key);
-        size_t number = pb_begin(out, EXT_PROC_F_MAP_VALUE);
-        /* A member of a oneof: written also where it is 0. */
-        pb_add_double(out, EXT_PROC_F_VALUE_NUMBER, numbers[i].number);
-        pb_end(out, number);
+        add_number(out, numbers[i].number);
         pb_end(out, member);
     }
     pb_end(out, map);
@@ -259,6 +263,10 @@ static void add_numbers(struct buf *out, const struct ext_proc_number *numbers, 
 }
 
 static void add_value(struct buf *out, const struct ext_proc_entry *entry) {
+    if (entry->numbers && entry->n_list == 1 && !entry->numbers->key.ptr) {
+        add_number(out, entry->numbers->number);
+        return;
+    }
     if (entry->numbers) {
         add_numbers(out, entry->numbers, entry->n_list);
         return;

@@ -159,11 +159,11 @@ struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *req
 bool ext_proc_list_next(struct pb_reader *list, struct ext_proc_value *out);
 
 struct ext_proc_number {
-    struct str key;
+    struct str key; /* ptr NULL: it is the entry's value itself, the only one, and no Struct is */
     double number;
 };
-/* Metadata to encode: a namespace of entries, each a string, a list of strings or a Struct of
- * numbers. */
+/* Metadata to encode: a namespace of entries, each a string, a list of strings, a number or a
+ * Struct of numbers. */
 struct ext_proc_entry {
     struct str key;
     struct str text;

@@ -366,6 +366,7 @@ static part_reader *const PARTS[] = {read_profiles,
                                      picker_read_flow_control,
                                      picker_read_agent_identity,
                                      picker_read_admitter,
+                                     picker_read_reporters,
                                      note_producers,
                                      read_parsers};
 

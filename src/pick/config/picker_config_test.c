@@ -210,6 +210,14 @@ static const struct {
     {NEW KIND PLUGINS "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16}}\n"
                       "- type: inflight-load-producer\n",
      "!notes"},
+    {NEW KIND PLUGINS "- {type: request-attribute-reporter, parameters: {attributes: [{key: {name: "
+                      "a}, expression: usage.prompt_tokens * 2.0, condition: ''}]}}\n",
+     "!notes"},
+    {NEW KIND PLUGINS "- {type: request-attribute-reporter, parameters: {attributes: [{key: {name: "
+                      "a}, expression: usage.prompt_tokens * 2}]}}\n",
+     "notes       plugins[1].parameters.attributes[0].expression: usage.prompt_tokens * 2 (no "
+     "value "
+     "of ordinary responses: no such overload: * of double and int)"},
     /* a plugin of two kinds */
     {NEW KIND "plugins:\n- {type: context-length-aware, parameters: {enableFiltering: true}}\n",
      "  context-length-aware          filter\n  context-length-aware          scorer, weight 1\n"},
@@ -434,6 +442,30 @@ static void picker_config_invalid_plugins_refused(void **state) {
     assert_file_refused(NEW KIND PLUGINS "- type: utilisation-detector\n",
                         "5: plugins[1].type: no plugin is called \"utilisation-detector\"; did "
                         "you mean \"utilization-detector\"?");
+#define REPORTER(attributes)                                                                       \
+    NEW KIND PLUGINS "- {type: request-attribute-reporter, parameters: {attributes: " attributes   \
+                     "}}\n"
+#define AT "5: plugins[1].parameters.attributes"
+    assert_file_refused(REPORTER("[]"), AT ": expected one attribute, got 0");
+    assert_file_refused(REPORTER("[{}, {}]"), AT ": expected one attribute, got 2");
+    assert_file_refused(REPORTER("[{expression: '1'}]"),
+                        AT "[0].key.name: expected a name of 1 to 256 bytes without control "
+                           "characters, got none");
+    assert_file_refused(REPORTER("[{key: {name: a}}]"),
+                        AT "[0].expression: expected an expression, got nothing");
+    assert_file_refused(REPORTER("[{key: {name: a}, expression: usage.a + -}]"),
+                        AT "[0].expression: at byte 12: expected an operand, got nothing");
+    assert_file_refused(REPORTER("[{key: {name: a}, expression: has(usage.a)}]"),
+                        AT "[0].expression: expected a number of type int or double, and it is of "
+                           "the type bool");
+    assert_file_refused(REPORTER("[{key: {name: a}, expression: '1', condition: max(1)}]"),
+                        AT "[0].condition: at byte 5: there is no function max(); there are has, "
+                           "int, uint, double, bool, string, dyn, size, and of texts contains, "
+                           "startsWith, endsWith");
+    assert_file_refused(REPORTER("[{key: {name: a}, expression: '1', condition: '1'}]"),
+                        AT "[0].condition: expected a bool, and it is of the type int");
+#undef AT
+#undef REPORTER
     assert_file_refused(NEW KIND PLUGINS "- {type: session-affinity-filter, parameters: "
                                          "{strategy: session_id, profileName: prefill}}\n",
                         "5: plugins[1].parameters.profileName: no profile is called \"prefill\"");

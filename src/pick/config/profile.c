@@ -179,7 +179,9 @@ static void add_step(struct profile_reader *self, const struct declared_plugin *
     struct profile_step step = {declared->plugin, declared->settings, weight, declared->name};
     if (!step.plugin) {
         if (!is_of_profiles(declared->type->kind) &&
-            declared->type->kind != PICKER_PLUGIN_PRODUCER) {
+            declared->type->kind != PICKER_PLUGIN_PRODUCER &&
+            declared->type->kind != PICKER_PLUGIN_REQUEST &&
+            declared->type->kind != PICKER_PLUGIN_PARSER) {
             doc_reader_fail(self->doc, node, "\"%.*s\" has no place in a profile",
                             STR_ARG(declared->name));
         }

@@ -222,6 +222,7 @@ static void print_page(struct buf *out) {
     print_table(out, "Upstream: program-aware-fairness", PICKER_PROGRAM_AWARE, NULL);
     print_table(out, "Upstream: agent-identity", PICKER_AGENT_IDENTITY, NULL);
     print_table(out, "Upstream: probabilistic-admitter", PICKER_ADMITTER, NULL);
+    print_table(out, "Upstream: request-attribute-reporter", PICKER_REPORTER, NULL);
     print_table(out, "Upstream: static-usage-limit-policy", PICKER_STATIC_USAGE, NULL);
     print_table(out, "Upstream: priority-holdback-policy", PICKER_HOLDBACK, NULL);
     print_table(out, "Upstream: core-metrics-extractor", PICKER_EXTRACTOR, NULL);

@@ -230,7 +230,12 @@ static void on_response(void *user, const struct ext_proc_request *message) {
     }
     const struct usage_scan *usage = stream->stats.response.usage;
     if (usage) {
-        pick_session_note_usage(stream->session, usage->n_input, usage->n_output);
+        struct pick_usage used = {.is_known = true,
+                                  .n_prompt = usage->n_input,
+                                  .n_output = usage->n_output,
+                                  .n_cached = usage->n_cached,
+                                  .has_cached = usage->has_cached};
+        pick_session_note_usage(stream->session, &used);
     }
 }
 

@@ -163,6 +163,16 @@ struct pool_admitter {
     double power, k;
 };
 
+/* A number for the proxy, in dynamic metadata, that is computed from a response's usage
+ * (pick/session/reporter.c). */
+struct cel_program;
+struct pool_reporter {
+    struct str name_space, key;
+    const struct cel_program *expression;
+    const struct cel_program *condition; /* NULL: always */
+};
+enum { POOL_MAX_REPORTERS = 8 };
+
 struct profile;
 struct profile_handler;
 struct rollout_screener;
@@ -201,6 +211,8 @@ struct pool_spec {
     const struct scrape_plan *scrape; /* how loads are scraped (pick/config's); NULL: not at all */
     const struct scrape_plan *scrape_gpus; /* the same of the use of GPUs */
     struct protocol protocol;
+    struct pool_reporter reporters[POOL_MAX_REPORTERS];
+    size_t n_reporters;
     struct protocol_headers agent_headers;  /* with the session of an agent, the first counts */
     const struct profile *profile;          /* pick/pool/profile/profile.h; NULL: the default */
     const struct profile_handler *handler;  /* of several profiles, of which `profile` is one

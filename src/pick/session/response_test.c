@@ -167,7 +167,9 @@ static void response_is_charged_once_however_it_ends(void **state) {
             proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("{"), false);
         }
         if (has_usage) {
-            pick_session_note_usage(proxy->session, 10, 5);
+            pick_session_note_usage(
+                proxy->session,
+                &(struct pick_usage){.is_known = true, .n_prompt = 10, .n_output = 5});
         }
         if (how == END_BY_BODY || how == END_WITH_USAGE) {
             proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("}"), true);

@@ -165,6 +165,14 @@ enum status pick_send_queue_push(struct pick_send_queue *send_queue,
     if (!queued) {
         return ST_NO_MEMORY;
     }
+    struct ext_proc_response with_metadata;
+    if (send_queue->n_metadata > 0 && answer->n_metadata == 0) {
+        with_metadata = *answer;
+        with_metadata.metadata = send_queue->metadata;
+        with_metadata.n_metadata = send_queue->n_metadata;
+        send_queue->n_metadata = 0;
+        answer = &with_metadata;
+    }
     enum status st = ext_proc_response_encode(queued->slab->arena, answer, &bytes, err);
     if (st == ST_OK) {
         send_message(send_queue, &bytes, queued);

@@ -33,8 +33,11 @@ struct pick_message_ref {
 
 struct pick_send_queue {
     struct pick_callbacks callbacks;
-    struct pick_slab first; /* in the session's arena */
-    struct pick_slab *slab; /* for the next allocation */
+    struct pick_slab first;                    /* in the session's arena */
+    struct pick_slab *slab;                    /* for the next allocation */
+    const struct ext_proc_namespace *metadata; /* of the next response without its own; in
+                                                  the session's arena */
+    size_t n_metadata;
     bool finished;
 };
 

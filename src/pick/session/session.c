@@ -157,8 +157,8 @@ static void note_end_of_picked(struct pick_session *session) {
 static void count_service(struct pick_session *session) {
     struct pool_ticket *ticket = &session->stages.items[0].ticket;
     if (pick_session_is_picked(session)) {
-        pool_count_service(session->context.pool, ticket, session->n_used_prompt,
-                           session->n_used_output);
+        pool_count_service(session->context.pool, ticket, session->usage.n_prompt,
+                           session->usage.n_output);
     }
 }
 
@@ -545,9 +545,8 @@ static bool begin_response_message(struct pick_session *session,
     return true;
 }
 
-void pick_session_note_usage(struct pick_session *session, uint64_t n_prompt, uint64_t n_output) {
-    session->n_used_prompt = n_prompt;
-    session->n_used_output = n_output;
+void pick_session_note_usage(struct pick_session *session, const struct pick_usage *usage) {
+    session->usage = *usage;
 }
 
 static void end_response_message(struct pick_session *session, bool ended) {
@@ -625,20 +624,25 @@ static void on_response_body(struct pick_session *session, const struct ext_proc
         return;
     }
     enum ext_proc_body_mode mode = session->config.response_body;
+    bool ended = message->end_of_stream || message->end_without_message;
     if (message->body.len > 0) {
         pick_stages_body_started(session);
+    }
+    if (ended) {
+        pick_session_report_usage(session);
     }
     if (pick_session_needs_echo(session, mode, message)) {
         pick_session_echo_body(session, message, mode, NULL);
     } else {
         pick_session_send_continue(session, EXT_PROC_RESPONSE_BODY);
     }
-    end_response_message(session, message->end_of_stream || message->end_without_message);
+    end_response_message(session, ended);
 }
 
 static void on_response_trailers(struct pick_session *session,
                                  const struct ext_proc_request *message) {
     if (begin_response_message(session, message, false)) {
+        pick_session_report_usage(session);
         pick_session_send_continue(session, EXT_PROC_RESPONSE_TRAILERS);
         end_response_message(session, true);
     }

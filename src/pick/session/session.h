@@ -208,8 +208,15 @@ void pick_session_cancel(struct pick_session *session, const struct error *why);
 /* Of the request's pool; the same from its headers to the end of the session, which has a
  * reference. */
 struct pool_reader *pick_session_reader(const struct pick_session *session);
-/* The tokens that the response has shown so far; 0: unknown. To be called by `on_response`. */
-void pick_session_note_usage(struct pick_session *session, uint64_t n_prompt, uint64_t n_output);
+/* The tokens that a response has shown so far. */
+struct pick_usage {
+    bool is_known; /* its body is read */
+    bool has_cached;
+    uint64_t n_prompt, n_output; /* 0: unknown */
+    uint64_t n_cached;           /* of the prompt, with has_cached */
+};
+/* To be called by `on_response`. */
+void pick_session_note_usage(struct pick_session *session, const struct pick_usage *usage);
 /* The deadline has passed: sends a response now. */
 void pick_session_on_timeout(struct pick_session *session);
 /* The proxy may be waiting for a response that needs more of its messages: answer_timeout_ns

@@ -110,8 +110,9 @@ struct pick_session {
     struct pick_scan *scan;     /* NULL: the body is not searched for the model */
     struct pick_prompt *prompt; /* NULL: no plugin needs the prompt, or the proxy sends no body */
     struct str target;          /* picked at the headers: the name for the body; ptr NULL: none */
-    struct pick_queue_entry *queue_entry;  /* NULL: the request was never prepared to wait */
-    uint64_t n_used_prompt, n_used_output; /* tokens of the response; 0: unknown */
+    struct pick_queue_entry *queue_entry; /* NULL: the request was never prepared to wait */
+    struct pick_usage usage;              /* of the response */
+    bool has_reported;                    /* it was reported to the proxy */
     uint64_t answer_until_ns; /* in PICK_HEADERS_HELD: when the proxy has waited long enough */
     struct pick_body_scan body_scan;
     struct str request_line; /* for pick_session_describe */
@@ -176,6 +177,12 @@ void pick_session_report(struct pick_session *session, struct str model,
                          struct pick_outcome *outcome);
 /* Sends the response "nothing changed" to a message of `kind`. */
 void pick_session_send_continue(struct pick_session *session, enum ext_proc_kind kind);
+
+/* ---- reporter.c ------------------------------------------------------------------------------ */
+
+/* Before the last response to a message of the response: it gets what is computed from the
+ * usage. */
+void pick_session_report_usage(struct pick_session *session);
 
 /* ---- session_request.c ----------------------------------------------------------------------- */
 

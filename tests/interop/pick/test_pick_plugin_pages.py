@@ -28,7 +28,7 @@ def test_plugin_page(page, tmp_path):
     text, name = text_of(page), page.split(os.sep)[-2]
     code = text_of(os.path.join(os.path.dirname(page), "plugin.c"))
     assert text.startswith(f"# {name}\n")
-    if "SESSION_TOKEN_PARAMETERS" in code:
+    if "SESSION_PARAMETERS" in code:
         code = text_of(os.path.join(ROOT, "src/pick/pool/profile/session_token.c"))
     table = re.search(r"PARAMETERS\[\] = \{(.*?)\{0\}\};", code, re.S)
     parameters = set() if table is None else set(re.findall(r'\{"(\w+)",', table[1]))
