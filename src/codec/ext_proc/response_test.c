@@ -224,12 +224,14 @@ static void ext_proc_response_header_mutation_roundtrips(void **state) {
 }
 
 static void ext_proc_response_dynamic_metadata_roundtrips(void **state) {
+    static const struct ext_proc_number number = {.number = -2.5}; /* by itself, in no Struct */
     static const struct str list[] = {STR("10.0.0.1:8000"), STR("10.0.0.2:8000")};
     struct ext_proc_entry entries[] = {{KEY, ENDPOINT, NULL, 0, NULL},
                                        {STR("list"), {NULL, 0}, list, 2, NULL},
                                        {STR("none"), {NULL, 0}, list, 0, NULL},
-                                       {STR("empty"), STR(""), NULL, 0, NULL}};
-    struct ext_proc_namespace spaces[] = {{LB, entries, 4}, {STR("other"), NULL, 0}};
+                                       {STR("empty"), STR(""), NULL, 0, NULL},
+                                       {STR("number"), {NULL, 0}, NULL, 1, &number}};
+    struct ext_proc_namespace spaces[] = {{LB, entries, 5}, {STR("other"), NULL, 0}};
     struct ext_proc_response answer = {
         .kind = EXT_PROC_REQUEST_HEADERS, .metadata = spaces, .n_metadata = 2};
     struct ext_proc_message bytes;
@@ -238,6 +240,8 @@ static void ext_proc_response_dynamic_metadata_roundtrips(void **state) {
     struct ext_proc_client_response reply = roundtrip_response(&answer, &bytes);
     value = ext_proc_client_response_metadata_find(&reply, LB, KEY);
     assert_true(value.kind == EXT_PROC_STRING && str_eq(value.text, ENDPOINT));
+    value = ext_proc_client_response_metadata_find(&reply, LB, STR("number"));
+    assert_true(value.kind == EXT_PROC_NUMBER && value.number == -2.5);
     value = ext_proc_client_response_metadata_find(&reply, LB, STR("empty"));
     assert_true(value.kind == EXT_PROC_STRING && value.text.len == 0);
     value = ext_proc_client_response_metadata_find(&reply, LB, STR("list"));
