@@ -135,12 +135,15 @@ struct pick_trace_choice stream_trace_begin(struct trace_context *context, struc
         memcpy(trace, parent.trace, TRACE_ID_BYTES);
     }
     bool sampled = otel_is_sampled(context->sampler, has_parent ? &parent : NULL, trace);
-    struct stream_trace *self = sampled && context->writer ? trace_new(context, fields) : NULL;
+    bool is_wanted = sampled && context->writer;
+    bool has_place = context->n_open < STREAM_TRACE_MOST_OPEN;
+    struct stream_trace *self = is_wanted && has_place ? trace_new(context, fields) : NULL;
     *out = self;
-    if (sampled && context->writer && !self) {
+    if (is_wanted && !self) {
         metric_add(METRIC_TRACES_DROPPED, 1);
     }
     if (self) {
+        context->n_open++;
         struct str state = find_single(fields, STR("tracestate"));
         self->has_parent = has_parent;
         memcpy(self->trace, trace, TRACE_ID_BYTES);
@@ -430,6 +433,7 @@ void stream_trace_end(struct stream_trace *trace, struct trace_context *context,
     add_picking_span(trace, now_ns);
     add_server_span(trace, usage, now_ns);
     add_request_span(trace, usage, now_ns);
+    context->n_open--;
     if (trace->failed) {
         metric_add(METRIC_TRACES_DROPPED, 1);
         arena_free(trace->set.arena);

@@ -25,7 +25,11 @@ struct trace_context {
     const struct otel_sampler *sampler;
     struct span_writer *writer; /* NULL: nothing is recorded */
     struct prng prng;
+    size_t n_open; /* traces that have begun and not ended */
 };
+
+/* Of a worker, so that memory is bounded: some kilobytes each. Further ones are dropped. */
+enum { STREAM_TRACE_MOST_OPEN = 4096 };
 
 struct stream_trace;
 

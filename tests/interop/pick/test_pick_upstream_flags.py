@@ -304,7 +304,7 @@ def test_upstream_configuration_check(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text(CONFIG.format(version=GROUPS[0]) + SATURATED)
     done = run("pick", "--config-file", file, "--endpoint", A, "--grpc-port", "9002", "--check")
-    assert done.returncode == 0 and "8 waiting or 0.75 of its KV cache used" in done.stdout, done
+    assert done.returncode == 0 and "8 waiting or 0.75 of the KV cache used" in done.stdout, done
     assert "requests wait then, for 90 s at most: 1 request" in done.stdout and "counts for 90 s" in done.stdout, done
     file.write_text(CONFIG.format(version=GROUPS[0]) + "featureGates: [flowControll]\n")
     done = run("pick", "--config-file", file, "--endpoint", A, "--check")
