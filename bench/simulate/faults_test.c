@@ -58,13 +58,14 @@ static void faults_of_most_lose_two_percent_on_average(void **state) {
     assert_true(lost / N_SEEDS < 0.02);
 }
 
-/* Also after a hang: a trial without an answer is followed by others. */
+/* Also after a hang: a trial without an answer is followed by others. Its requests, which have not
+ * ended, count, so that it gets those for which others are equal last. */
 static void faults_end_and_capacity_is_back(void **state) {
     (void)state;
     for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS * N_SIZES; i++) {
         const struct sim_fault_scenario *scenario = &SIM_FAULT_SCENARIOS[i / N_SIZES];
         struct sim_fault_result ours = run(scenario->name, SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
-        assert_true(ours.back_s < 2);
+        assert_true(ours.back_s < (scenario->fault == SIM_HANGS ? 2.5 : 2));
     }
 }
 

@@ -30,6 +30,26 @@ static void picker_equal_scores_are_uniform(void **state) {
     assert_share(n[3], 1.0 / 3);
 }
 
+/* Of the highest scores; a lower one with none in flight is not picked. */
+static void picker_equal_scores_take_fewest_requests(void **state) {
+    static const float sums[] = {3, 1, 3, 3}, in_flight[] = {5, 0, 4, 4};
+    struct plugin_fixture fixture;
+    uint32_t n[N] = {0};
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_max_score_picker, N);
+    for (uint32_t k = 0; k < N; k++) {
+        fixture.score[k] = sums[k];
+        fixture.in_flight[k] = in_flight[k];
+    }
+    for (int i = 0; i < FIXTURE_PICKS; i++) {
+        n[plugin_max_score_picker.pick(NULL, &fixture.candidates, 0)]++;
+    }
+    assert_int_equal(n[0] + n[1], 0);
+    assert_share(n[2], 0.5);
+    assert_share(n[3], 0.5);
+    plugin_fixture_close(&fixture);
+}
+
 static void picker_repeated_picks_follow_scores(void **state) {
     static const float sums[] = {1, 3, 2, 0};
     static const uint32_t wanted[] = {1, 2, 0};
@@ -65,6 +85,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(picker_highest_score_is_picked),
         cmocka_unit_test(picker_equal_scores_are_uniform),
+        cmocka_unit_test(picker_equal_scores_take_fewest_requests),
         cmocka_unit_test(picker_repeated_picks_follow_scores),
         cmocka_unit_test(picker_highest_score_is_found_at_any_index),
     };
