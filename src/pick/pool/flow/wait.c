@@ -582,10 +582,14 @@ bool pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notif
         atomic_fetch_add_explicit(&pool->n_cycles, 1, memory_order_relaxed);
         return notify_by_pool(pool, NULL, notifications);
     }
+    uint64_t n_queued = pool->flow.n_queued;
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         struct endpoint *endpoint = snapshot->members[i].endpoint;
         if (atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed) == 0) {
             break;
+        }
+        if ((n_queued - pool->flow.n_queued) * (64 + pool->flow.n_places) > MAX_VISITS) {
+            return true;
         }
         if (!preferred || !endpoint_is_avoided(endpoint)) {
             pool_notify_waiters(pool, endpoint, notifications);

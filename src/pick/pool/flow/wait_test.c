@@ -107,6 +107,49 @@ static void pool_wait_notifies_as_many_as_capacity_allows(void **state) {
     close_pool(&fixture);
 }
 
+/* The loads of all endpoints expire at the same time: the lock is released in between. */
+static void pool_wait_notifies_many_in_parts(void **state) {
+    enum { SERVERS = 100, OF_EACH = 10, WAITERS = SERVERS * OF_EACH, MOST = 400 };
+    static struct waiting_request many[WAITERS];
+    struct fixture fixture;
+    uint32_t n_notified = 0, n_parts = 0;
+    struct pool_spec *spec = wait_fixture_spec(SERVERS, OF_EACH);
+    (void)state;
+    spec->queue_depth = 5;
+    spec->flow_control.limits.max_requests = WAITERS;
+    open_pool(&fixture, spec);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture.reader);
+    for (uint32_t i = 0; i < SERVERS; i++) {
+        struct endpoint_load load = {.asked_ns = clock_now_ns(),
+                                     .until_ns = clock_now_ns() + 1000 * MS,
+                                     .known = LOAD_WAITING,
+                                     .n_waiting = 5};
+        pool_set_load(fixture.pool, snapshot->members[i].endpoint, &load);
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        ask_and_wait(&fixture, &many[i]);
+    }
+    clock_set_fake_ns(clock_now_ns() + 2000 * MS);
+    for (bool more = true; more; n_parts++) {
+        struct pool_notifications notifications = {NULL};
+        uint64_t n_before = fixture.pool->flow.n_queued;
+        lock_acquire(&fixture.pool->lock);
+        more = pool_notify_all_waiters(fixture.pool, &notifications);
+        lock_release(&fixture.pool->lock);
+        pool_send_notifications(&notifications);
+        assert_in_range(n_before - fixture.pool->flow.n_queued, 1, MOST);
+    }
+    assert_true(n_parts > 2);
+    for (struct pool_waiter *waiter; (waiter = pool_wakeup_pop(&wakeup)); n_notified++) {
+        ask_and_go(&fixture, (struct waiting_request *)(void *)waiter);
+    }
+    assert_int_equal(n_notified, WAITERS);
+    for (int i = 0; i < WAITERS; i++) {
+        give_back(&fixture, &many[i]);
+    }
+    close_pool(&fixture);
+}
+
 /* Also where a notified waiter would leave capacity for a moment. */
 static void pool_wait_new_request_does_not_overtake_notified(void **state) {
     struct fixture fixture;
@@ -1376,6 +1419,7 @@ int main(void) {
         cmocka_unit_test(pool_wait_bytes_are_taken_from_lowest_priority),
         cmocka_unit_test(pool_wait_fairness_id_with_fewer_bytes_takes_place_of_one_with_most),
         cmocka_unit_test(pool_wait_notifies_as_many_as_capacity_allows),
+        cmocka_unit_test(pool_wait_notifies_many_in_parts),
         cmocka_unit_test(pool_wait_new_request_does_not_overtake_notified),
         cmocka_unit_test(pool_wait_ids_of_a_band_alternate),
         cmocka_unit_test(pool_wait_criticality_sets_priority),
