@@ -18,7 +18,7 @@ from lib import http1
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 HEX16, HEX32 = re.compile("[0-9a-f]{16}"), re.compile("[0-9a-f]{32}")
-NUMBER = re.compile("[0-9]{1,20}")
+NUMBER, INTEGER = re.compile("[0-9]{1,20}"), re.compile("-?[0-9]{1,19}")
 
 
 def check(value, form, path="request"):
@@ -43,7 +43,7 @@ def check(value, form, path="request"):
 
 
 # The members of opentelemetry/proto/trace/v1/trace.proto that are sent, in the JSON of OTLP.
-VALUE = {"stringValue?": str, "intValue?": NUMBER, "doubleValue?": (int, float)}
+VALUE = {"stringValue?": str, "intValue?": INTEGER, "doubleValue?": (int, float)}
 ATTRIBUTES = [{"key": str, "value": {**VALUE, "arrayValue?": {"values": [VALUE]}}}]
 SPAN = {"traceId": HEX32, "spanId": HEX16, "parentSpanId?": HEX16, "traceState?": str, "name": str,
         "kind": int, "startTimeUnixNano": NUMBER, "endTimeUnixNano": NUMBER, "attributes?": ATTRIBUTES,

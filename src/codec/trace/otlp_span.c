@@ -2,6 +2,9 @@
  * numbers. */
 #include "codec/trace/otlp_span.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "codec/json/tree.h"
 #include "codec/protobuf/pb.h"
 #include "core/base/hex.h"
@@ -27,13 +30,19 @@ static void open_value(struct json_writer *json) {
     json_write_open(json, JSON_ELEMENT, '{');
 }
 
+static void add_integer(struct json_writer *json, int64_t value) {
+    char text[24];
+    int n = snprintf(text, sizeof text, "%" PRId64, value);
+    json_write_string(json, "intValue", str_make(text, (size_t)n));
+}
+
 static void add_json_value(struct json_writer *json, const struct otlp_attribute *attribute) {
     switch (attribute->kind) {
     case OTLP_TEXT:
         json_write_string(json, "stringValue", valid_text(attribute->text));
         return;
     case OTLP_INTEGER:
-        json_write_u64_string(json, "intValue", attribute->integer);
+        add_integer(json, attribute->integer);
         return;
     case OTLP_NUMBER:
         json_write_f64(json, "doubleValue", attribute->number);
@@ -211,7 +220,7 @@ static void add_attributes(struct buf *out, uint32_t number,
             pb_add_bytes(out, F_VALUE_STRING, valid_text(attribute->text));
             break;
         case OTLP_INTEGER:
-            pb_add_varint(out, F_VALUE_INT, attribute->integer);
+            pb_add_varint(out, F_VALUE_INT, (uint64_t)attribute->integer);
             break;
         case OTLP_NUMBER:
             pb_add_double(out, F_VALUE_DOUBLE, attribute->number);

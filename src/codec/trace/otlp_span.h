@@ -19,7 +19,7 @@ struct otlp_attribute {
     struct str key;
     struct str text;
     enum otlp_value_kind kind;
-    uint64_t integer;
+    int64_t integer;
     double number;
     const struct str *texts; /* `n` of them */
     const double *numbers;   /* likewise */

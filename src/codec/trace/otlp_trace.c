@@ -46,12 +46,14 @@ static bool span_times(const struct trace_record *record, size_t i, uint64_t *st
 static size_t fill_attributes(const struct trace_record *record, struct otlp_attribute *out) {
     size_t n = 0;
     out[n++] = (struct otlp_attribute){.key = STR("triton.model_name"), .text = record->model};
+    out[n++] = (struct otlp_attribute){.key = STR("triton.model_version"),
+                                       .kind = OTLP_INTEGER,
+                                       .integer = (int64_t)record->version};
     out[n++] = (struct otlp_attribute){
-        .key = STR("triton.model_version"), .kind = OTLP_INTEGER, .integer = record->version};
-    out[n++] = (struct otlp_attribute){
-        .key = STR("triton.trace_id"), .kind = OTLP_INTEGER, .integer = record->id};
-    out[n++] = (struct otlp_attribute){
-        .key = STR("triton.trace_parent_id"), .kind = OTLP_INTEGER, .integer = record->parent_id};
+        .key = STR("triton.trace_id"), .kind = OTLP_INTEGER, .integer = (int64_t)record->id};
+    out[n++] = (struct otlp_attribute){.key = STR("triton.trace_parent_id"),
+                                       .kind = OTLP_INTEGER,
+                                       .integer = (int64_t)record->parent_id};
     if (record->request_id.len > 0) {
         out[n++] =
             (struct otlp_attribute){.key = STR("triton.request_id"), .text = record->request_id};

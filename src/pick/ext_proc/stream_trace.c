@@ -194,7 +194,7 @@ static void add_text(struct otlp_span *span, struct str key, struct str text) {
     }
 }
 
-static void add_integer(struct otlp_span *span, struct str key, uint64_t number) {
+static void add_integer(struct otlp_span *span, struct str key, int64_t number) {
     struct otlp_attribute *attribute = add_attribute(span, key);
     attribute->kind = OTLP_INTEGER;
     attribute->integer = number;
@@ -290,7 +290,7 @@ void stream_trace_on_queue(struct stream_trace *trace, const struct pick_queue_e
             span->end_ns = trace->wait_end_ns > 0 ? trace->wait_end_ns : clock_read_ns();
             add_text(span, STR("llm_d.epp.flow_control.outcome"), outcomes[event->outcome]);
             add_text(span, STR("llm_d.epp.flow_control.fairness_id"), trace->fairness_id);
-            add_integer(span, STR("llm_d.epp.flow_control.priority"), (uint64_t)trace->priority);
+            add_integer(span, STR("llm_d.epp.flow_control.priority"), trace->priority);
             span->failed = event->outcome != FLOW_DISPATCHED;
         }
         trace->wait_ns = 0;
@@ -340,13 +340,13 @@ static void add_request_attributes(const struct stream_trace *trace, struct otlp
     add_text(span, STR("gen_ai.operation.name"), trace->operation);
     add_text(span, STR("gen_ai.request.model"), model);
     if (trace->http_status > 0) {
-        add_integer(span, STR("http.response.status_code"), trace->http_status);
+        add_integer(span, STR("http.response.status_code"), (int64_t)trace->http_status);
     }
     if (usage && usage->n_input > 0) {
-        add_integer(span, STR("gen_ai.usage.input_tokens"), usage->n_input);
+        add_integer(span, STR("gen_ai.usage.input_tokens"), (int64_t)usage->n_input);
     }
     if (usage && usage->n_output > 0) {
-        add_integer(span, STR("gen_ai.usage.output_tokens"), usage->n_output);
+        add_integer(span, STR("gen_ai.usage.output_tokens"), (int64_t)usage->n_output);
     }
 }
 
@@ -363,7 +363,7 @@ static void add_picking_span(struct stream_trace *trace, uint64_t now_ns) {
         span->failed = !trace->was_picked;
         span->failure = trace->failure;
         add_text(span, STR("target_model"), trace->target.ptr ? trace->target : trace->model);
-        add_integer(span, STR("request_prio"), (uint64_t)trace->priority);
+        add_integer(span, STR("request_prio"), trace->priority);
     }
 }
 

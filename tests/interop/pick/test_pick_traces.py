@@ -214,7 +214,8 @@ def test_traces_have_a_span_for_each_stage(start):
 
 QUEUE = f"""endpoints: [{A}]
 saturation: {{max_in_flight: 1}}
-flow_control: {{max_requests: 2, max_wait: 60s}}
+flow_control: {{max_requests: 2, max_wait: 60s, sheddable_waits: true}}
+objectives: [{{name: spare, priority: -1}}]
 """
 
 
@@ -229,7 +230,8 @@ def test_traces_have_a_span_for_a_wait(start):
         with Proxy(picker.grpc_addresses[0]) as proxy:
             first = proxy.stream(headers("/v1/completions"))
             first.next()
-            second = proxy.stream(headers("/v1/completions", fields={"x-gateway-inference-fairness-id": "team"}))
+            second = proxy.stream(headers("/v1/completions", fields={"x-gateway-inference-fairness-id": "team",
+                                                                       "x-gateway-inference-objective": "spare"}))
             queued(1)
             third = proxy.stream(headers("/v1/completions"))
             queued(2)
@@ -249,6 +251,8 @@ def test_traces_have_a_span_for_a_wait(start):
         assert set(waits) == {"dispatched", "aborted"}
         wait, spans = waits["dispatched"]
         assert attributes(wait)["llm_d.epp.flow_control.fairness_id"] == "team" and "status" not in wait
+        assert attributes(wait)["llm_d.epp.flow_control.priority"] == "-1"
+        assert attributes(spans["gateway.request_orchestration"])["request_prio"] == "-1"
         assert int(wait["endTimeUnixNano"]) <= int(spans["run_scheduler_profile"]["startTimeUnixNano"])
         wait, spans = waits["aborted"]
         assert wait["status"]["code"] == spans["gateway.request_orchestration"]["status"]["code"] == 2
