@@ -542,9 +542,15 @@ static simd_i8x16 special_lanes(const char *at) {
 
 /* Returns: the next quote, backslash or control character, or `end`. */
 static const char *find_special(const char *at, const char *end) {
-    for (; end - at >= 4 * SIMD_LANES; at += 4 * SIMD_LANES) {
-        if (simd_any((special_lanes(at) | special_lanes(at + SIMD_LANES)) |
-                     (special_lanes(at + 2 * SIMD_LANES) | special_lanes(at + 3 * SIMD_LANES)))) {
+    enum {
+        SECOND = SIMD_LANES,
+        THIRD = 2 * SIMD_LANES,
+        FOURTH = 3 * SIMD_LANES,
+        ALL = 4 * SIMD_LANES
+    };
+    for (; end - at >= ALL; at += ALL) {
+        if (simd_any((special_lanes(at) | special_lanes(at + SECOND)) |
+                     (special_lanes(at + THIRD) | special_lanes(at + FOURTH)))) {
             break;
         }
     }
