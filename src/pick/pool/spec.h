@@ -36,6 +36,7 @@ struct pool_endpoint_name {
     struct str pod;        /* len 0: none; the address is its name */
     struct str text;       /* of the endpoint: the pod's name with the number of its port */
     struct str name_space; /* of the pod */
+    struct str host;       /* the pod's spec.hostname; len 0: none */
 };
 
 struct pool_spec_endpoint {

@@ -85,7 +85,7 @@ static void put_labels(struct kube_pod *pod, yyjson_val *labels, char **at) {
 
 enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct error *err) {
     struct str name = json_text(json_at(object, "/metadata/name"));
-    struct str ports = ports_of(object);
+    struct str ports = ports_of(object), hostname = json_text(json_at(object, "/spec/hostname"));
     yyjson_val *labels = json_at(object, "/metadata/labels");
     struct endpoint_address address = {.family = 0}, node = {.family = 0};
     enum status st = read_address(object, &address, err);
@@ -95,7 +95,8 @@ enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct erro
     if (st != ST_OK) {
         return st;
     }
-    size_t n_bytes = sizeof(struct kube_pod) + labels_bytes(labels) + name.len + ports.len + 2;
+    size_t n_bytes =
+        sizeof(struct kube_pod) + labels_bytes(labels) + name.len + ports.len + hostname.len + 3;
     struct kube_pod *pod = calloc(1, n_bytes);
     if (!pod) {
         return error_no_memory(err, "a pod");
@@ -108,6 +109,7 @@ enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct erro
     }
     pod->name = put_text(&at, name);
     pod->active_ports = put_text(&at, ports);
+    pod->hostname = put_text(&at, hostname);
     put_labels(pod, labels, &at);
     *out = pod;
     return ST_OK;
@@ -125,14 +127,15 @@ static bool same_labels(struct pool_labels a, struct pool_labels b) {
     return a.n == b.n;
 }
 
-static bool same_ports(struct str a, struct str b) {
+static bool same_text(struct str a, struct str b) {
     return a.ptr && b.ptr ? str_eq(a, b) : a.ptr == b.ptr;
 }
 
 bool kube_pod_equal(const struct kube_pod *a, const struct kube_pod *b) {
     return a->ready == b->ready && endpoint_address_equal(&a->address, &b->address) &&
            endpoint_address_equal(&a->node, &b->node) &&
-           same_ports(a->active_ports, b->active_ports) && same_labels(a->labels, b->labels);
+           same_text(a->active_ports, b->active_ports) && same_text(a->hostname, b->hostname) &&
+           same_labels(a->labels, b->labels);
 }
 
 bool kube_pod_has_port(const struct kube_pod *pod, uint16_t port) {

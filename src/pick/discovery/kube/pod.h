@@ -16,6 +16,7 @@ struct kube_pod {
     struct endpoint_address address; /* without a port; family 0: none yet */
     struct endpoint_address node;    /* of its host, without a port; family 0: unknown */
     struct str active_ports;         /* the annotation that restricts its ports; ptr NULL: none */
+    struct str hostname;             /* of its spec; ptr NULL: none */
     struct pool_labels labels;
 };
 

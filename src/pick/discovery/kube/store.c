@@ -512,7 +512,8 @@ static void add_pod(const struct kube_store *store, const struct kube_pod *pod,
         .node = pod->node,
         .labels = copy_labels(spec, pod->labels),
         .name = {.pod = pool_spec_dup_text(spec, pod->name),
-                 .name_space = pool_spec_dup_text(spec, str_of(store->options.name_space))}};
+                 .name_space = pool_spec_dup_text(spec, str_of(store->options.name_space)),
+                 .host = pool_spec_dup_text(spec, pod->hostname)}};
     for (size_t i = 0; i < store->ports.n; i++) {
         wanted.address.port = store->ports.items[i];
         wanted.name.text = arena_printf(spec->arena, "%.*s-rank-%zu", STR_ARG(wanted.name.pod), i);

@@ -388,6 +388,28 @@ static void store_pod_has_its_host(void **state) {
     fixture_end(store);
 }
 
+/* Each change of it counts. */
+static void store_pod_has_its_hostname(void **state) {
+    static const char *const names[] = {"", "hostname: a", "hostname: b"},
+                             *wanted[] = {"", "a", "b"};
+    (void)state;
+    struct kube_store *store = synced();
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char object[400];
+        snprintf(object, sizeof(object),
+                 "metadata: {name: p, namespace: n, labels: {app: a}}\nspec: {%s}\nstatus: {podIP: "
+                 "10.0.0.1, conditions: [{type: Ready, status: 'True'}]}",
+                 names[i]);
+        fixture_put(store, KUBE_POD, object);
+        struct pool_spec *spec = pool_spec_new();
+        kube_store_add_to_spec(store, spec);
+        assert_int_equal(spec->n_endpoints, 1);
+        assert_true(str_is(spec->endpoints[0].name.host, wanted[i]));
+        pool_spec_free(spec);
+    }
+    fixture_end(store);
+}
+
 /* ---- synced ---------------------------------------------------------------------------------- */
 
 static void store_all_kinds_listed_is_synced(void **state) {
@@ -467,6 +489,7 @@ int main(void) {
         cmocka_unit_test(store_rewrites_ordered_by_age),
         cmocka_unit_test(store_engine_label_turns_scraping_on),
         cmocka_unit_test(store_pod_has_its_host),
+        cmocka_unit_test(store_pod_has_its_hostname),
         cmocka_unit_test(store_all_kinds_listed_is_synced),
         cmocka_unit_test(store_invalid_objects_are_ignored),
     };

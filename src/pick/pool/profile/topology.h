@@ -25,9 +25,10 @@ struct topology_user {
     struct topology_labels labels; /* of that: set when the whole configuration was read */
 };
 
-/* The closest level at which both have a label with the same value, which is not empty. */
-enum topology_level topology_compare(const struct topology_labels *labels, struct pool_labels a,
-                                     struct pool_labels b);
+/* The closest level at which both have a label with the same value, which is not empty. Without a
+ * label of its host a pod's spec.hostname is that. */
+enum topology_level topology_compare(const struct topology_labels *labels,
+                                     const struct pool_member *a, const struct pool_member *b);
 /* Whether the endpoint of the earlier stage is known, and where it is. */
 bool topology_knows_peer(const struct topology_labels *labels,
                          const struct candidate_set *candidates);

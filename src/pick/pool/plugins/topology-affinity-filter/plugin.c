@@ -17,8 +17,8 @@ static const struct doc_member PARAMETERS[] = {
 
 static bool is_close(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
     const struct affinity *affinity = parameters;
-    return topology_compare(&affinity->user.labels, candidates->peer->labels,
-                            candidate_set_member(candidates, i)->labels) <= affinity->least;
+    return topology_compare(&affinity->user.labels, candidates->peer,
+                            candidate_set_member(candidates, i)) <= affinity->least;
 }
 
 static void filter(const void *parameters, struct candidate_set *candidates) {

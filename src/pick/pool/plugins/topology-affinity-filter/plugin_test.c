@@ -50,6 +50,26 @@ static void filter_keeps_close_ones(void **state) {
     }
 }
 
+/* Where there is no label of the host, the pod's own name of it is that. */
+static void filter_compares_hostnames_of_pods(void **state) {
+    static const struct pool_label host[] = {HOST("a")};
+    static const struct pool_labels mixed[] = {{NULL, 0}, {host, 1}, {NULL, 0}, {NULL, 0}};
+    static const char *const hosts[] = {"a", "b", "a", "c"};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_topology_affinity_filter, 4);
+    fixture_label(&fixture, mixed, 4);
+    struct topology_user *user = fixture.parameters;
+    user->labels.keys[TOPOLOGY_HOST] = STR("h");
+    for (int i = 0; i < 4; i++) {
+        fixture.candidates.snapshot->members[i].name.host = str_of(hosts[i]);
+    }
+    fixture.candidates.peer = &fixture.candidates.snapshot->members[2];
+    plugin_topology_affinity_filter.filter(fixture.parameters, &fixture.candidates);
+    assert_int_equal(fixture_left(&fixture), 7); /* the second by its label */
+    plugin_fixture_close(&fixture);
+}
+
 /* The peer's own host was removed before. */
 static void filter_without_close_one_keeps_all(void **state) {
     struct plugin_fixture fixture;
@@ -76,6 +96,7 @@ static void filter_invalid_parameters_are_rejected(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(filter_keeps_close_ones),
+        cmocka_unit_test(filter_compares_hostnames_of_pods),
         cmocka_unit_test(filter_without_close_one_keeps_all),
         cmocka_unit_test(filter_invalid_parameters_are_rejected),
     };

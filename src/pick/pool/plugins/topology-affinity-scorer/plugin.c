@@ -17,8 +17,8 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
         return;
     }
     for (uint32_t i = 0; i < candidates->n; i++) {
-        enum topology_level level = topology_compare(&user->labels, candidates->peer->labels,
-                                                     candidate_set_member(candidates, i)->labels);
+        enum topology_level level =
+            topology_compare(&user->labels, candidates->peer, candidate_set_member(candidates, i));
         candidate_set_add_score(candidates, i, weight * SCORES[level]);
     }
 }
