@@ -40,6 +40,16 @@ static void open_fixture(struct fixture *f, const char *text) {
     assert_int_equal(pool_set_new(&f->pools, &err), ST_OK);
 }
 
+/* With a watch of the file, which has the text. */
+static struct pool_watch *open_watched(struct fixture *f, const char *text) {
+    struct pool_watch *watch;
+    struct error err;
+    open_fixture(f, text);
+    const struct pool_watch_options options = {.config = f->path};
+    assert_int_equal(pool_watch_new(&options, f->pools, &watch, &err), ST_OK);
+    return watch;
+}
+
 static void close_fixture(struct fixture *f) {
     pool_set_free(f->pools);
     unlink(f->path);
@@ -62,13 +72,9 @@ static void expect_pool(struct fixture *f, uint64_t generation, uint32_t n_endpo
 static void pool_watch_changed_file_replaces_pools(void **state) {
     (void)state;
     struct fixture f;
-    struct pool_watch *watch;
-    struct error err;
     int64_t taken = metric_read(METRIC_RELOADS_POOL);
     int64_t failed = metric_read(METRIC_RELOAD_FAILURES_POOL);
-    open_fixture(&f, ONE);
-    struct pool_watch_options options = {.config = f.path};
-    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    struct pool_watch *watch = open_watched(&f, ONE);
     expect_pool(&f, 1, 1);
     assert_false(pool_watch_check(watch, true));
     write_file(f.path, ONE); /* the time changes, the content does not */
@@ -100,11 +106,7 @@ static void pool_watch_changed_file_replaces_pools(void **state) {
 static void pool_watch_change_counts_when_two_looks_agree(void **state) {
     (void)state;
     struct fixture f;
-    struct pool_watch *watch;
-    struct error err;
-    open_fixture(&f, ONE);
-    struct pool_watch_options options = {.config = f.path};
-    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    struct pool_watch *watch = open_watched(&f, ONE);
     write_file(f.path, "");
     assert_false(pool_watch_check(watch, false));
     write_file(f.path, TWO);
@@ -120,11 +122,7 @@ static void pool_watch_emptied_file_keeps_endpoints(void **state) {
     static const char *const emptied[] = {"", "endpoints:\n", "models: [a]\n"};
     (void)state;
     struct fixture f;
-    struct pool_watch *watch;
-    struct error err;
-    open_fixture(&f, TWO);
-    struct pool_watch_options options = {.config = f.path};
-    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    struct pool_watch *watch = open_watched(&f, TWO);
     for (size_t i = 0; i < sizeof(emptied) / sizeof(emptied[0]); i++) {
         write_file(f.path, emptied[i]);
         assert_false(pool_watch_check(watch, true));
