@@ -638,8 +638,9 @@ static bool is_gated_by_pool(const struct trial *trial) {
 static bool seems_held_by_pool(const struct trial *trial) {
     const struct pool_waiter *waiter = trial->request->waiter;
     return is_gated_by_pool(trial) &&
-           (trial->is_closed || (!(waiter && waiter->notified) &&
-                                 pool_seems_closed(trial->reader->pool, trial->best.gate)));
+           (trial->is_closed ||
+            (!(waiter && waiter->notified) &&
+             pool_seems_closed(trial->reader->pool, trial->reader->snapshot, trial->best.gate)));
 }
 
 /* Chooses without the lock where there is a profile, a subset, or an unfit endpoint. */
@@ -1013,7 +1014,7 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
     uint64_t n = ticket->endpoint ? endpoint_in_flight(ticket->endpoint) : 0;
     /* `n` includes this request. */
     bool saturated = pool_spec_is_by_pool(spec)
-                         ? pool_seems_saturated_without_one(reader->pool)
+                         ? pool_seems_saturated_without_one(reader->pool, reader->snapshot)
                          : n > 0 && pool_limit_reached(spec, (double)(n - 1), 0, 0);
     return st == ST_OK && is_shed(spec, out) && saturated ? saturated_error(spec, err) : st;
 }
@@ -1145,8 +1146,8 @@ enum status pool_explain(struct pool_reader *reader, const struct pool_request *
     const struct full_test test = {NULL, request_gate(reader->snapshot, request)};
     bool by_pool = pool_spec_is_by_pool(reader->snapshot->spec);
     uint32_t n_full = st == ST_OK && !by_pool ? count_full_candidates(&candidates, &test) : 0;
-    out->full =
-        by_pool ? pool_seems_closed(reader->pool, test.gate) : n_full > 0 && n_full == candidates.n;
+    out->full = by_pool ? pool_seems_closed(reader->pool, reader->snapshot, test.gate)
+                        : n_full > 0 && n_full == candidates.n;
     if (n_full > 0 && !out->full && reader->snapshot->spec->flow_control.on) {
         remove_full_candidates(&candidates, &test);
         st = explain_candidates(reader, request, &candidates, arena, out, err);

@@ -157,9 +157,16 @@ void pool_saturation_rebuild(struct pool *pool, const struct pool_snapshot *old)
     for (uint32_t i = 0; i < pool->snapshot->n_members; i++) {
         pool->snapshot->members[i].endpoint->share = (struct endpoint_share){.is_member = false};
     }
-    pool->saturation = (struct pool_saturation){.recheck_ns = UINT64_MAX};
+    struct pool_saturation *saturation = &pool->saturation;
+    for (size_t i = 0; i < N_SATURATION_STAGES; i++) {
+        saturation->stages[i] = (struct saturation_sum){.amount = 0};
+    }
+    saturation->all = (struct saturation_sum){.amount = 0};
+    saturation->recheck_ns = UINT64_MAX;
     if (pool_spec_is_by_pool(pool->snapshot->spec)) {
         replace_all(pool);
+    } else {
+        atomic_store_explicit(&saturation->value, 0, memory_order_relaxed);
     }
 }
 
@@ -180,10 +187,11 @@ void pool_saturation_update(struct pool *pool, struct endpoint *endpoint) {
 
 /* ---- gates ----------------------------------------------------------------------------------- */
 
-bool pool_seems_closed(const struct pool *pool, struct pool_gate gate) {
+bool pool_seems_closed(const struct pool *pool, const struct pool_snapshot *snapshot,
+                       struct pool_gate gate) {
     double used = atomic_load_explicit(&pool->saturation.value, memory_order_relaxed);
-    return gate.ceiling < 1 ? usage_is_over(pool->snapshot->spec->flow_control.usage.kind,
-                                            gate.ceiling, used, gate.cycle)
+    return gate.ceiling < 1 ? usage_is_over(snapshot->spec->flow_control.usage.kind, gate.ceiling,
+                                            used, gate.cycle)
                             : used >= 1;
 }
 
@@ -196,13 +204,14 @@ static void recheck(struct pool *pool) {
 bool pool_is_gate_closed(struct pool *pool, struct pool_gate gate) {
     lock_assert_held(&pool->lock);
     recheck(pool);
-    return pool_seems_closed(pool, gate);
+    return pool_seems_closed(pool, pool->snapshot, gate);
 }
 
 /* Of requests it is known what one is. */
-bool pool_seems_saturated_without_one(const struct pool *pool) {
+bool pool_seems_saturated_without_one(const struct pool *pool,
+                                      const struct pool_snapshot *snapshot) {
     double used = atomic_load_explicit(&pool->saturation.value, memory_order_relaxed);
-    return pool->snapshot->spec->detector.kind == DETECTOR_REQUESTS ? used > 1 : used >= 1;
+    return snapshot->spec->detector.kind == DETECTOR_REQUESTS ? used > 1 : used >= 1;
 }
 
 void pool_get_saturation(struct pool *pool, struct pool_saturation_stats *out) {

@@ -20,6 +20,7 @@
 
 struct pool;
 struct pool_gate;
+struct pool_snapshot;
 
 struct saturation_sum {
     int64_t amount;
@@ -48,10 +49,13 @@ void pool_saturation_update(struct pool *pool, struct endpoint *endpoint);
 
 /* Whether the pool is too saturated for requests of the gate. */
 bool pool_is_gate_closed(struct pool *pool, struct pool_gate gate);
-/* The same, at the last change. Thread: any, without the lock. */
-bool pool_seems_closed(const struct pool *pool, struct pool_gate gate);
+/* The same, at the last change, by the settings of a snapshot that the caller holds. Thread: any,
+ * without the lock. */
+bool pool_seems_closed(const struct pool *pool, const struct pool_snapshot *snapshot,
+                       struct pool_gate gate);
 /* Whether it would be saturated without one of the requests that are in flight. Thread: as above.
  */
-bool pool_seems_saturated_without_one(const struct pool *pool);
+bool pool_seems_saturated_without_one(const struct pool *pool,
+                                      const struct pool_snapshot *snapshot);
 
 #endif

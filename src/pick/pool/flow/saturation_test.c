@@ -353,13 +353,13 @@ struct world {
 };
 
 static struct pool_spec *random_spec(struct world *world) {
-    static const enum detector_kind kinds[] = {DETECTOR_REQUESTS, DETECTOR_TOKENS, DETECTOR_HYBRID,
-                                               DETECTOR_LOADS};
+    static const enum detector_kind kinds[] = {DETECTOR_NONE, DETECTOR_REQUESTS, DETECTOR_TOKENS,
+                                               DETECTOR_HYBRID, DETECTOR_LOADS};
     static const struct pool_label roles[] = {{STR("llm-d.ai/role"), STR("prefill")},
                                               {STR("llm-d.ai/role"), STR("both")},
                                               {STR("llm-d.ai/role"), STR("encode")},
                                               {STR("x"), STR("y")}};
-    struct pool_spec *spec = spec_of(0, kinds[prng_below(&world->prng, 4)]);
+    struct pool_spec *spec = spec_of(0, kinds[prng_below(&world->prng, 5)]);
     spec->detector.stale_is_saturated = prng_below(&world->prng, 2) == 0;
     for (uint32_t i = 0; i < ENDPOINTS; i++) {
         struct pool_spec_endpoint wanted = {.address = fixture_numbered(i),

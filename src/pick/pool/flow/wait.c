@@ -70,7 +70,7 @@ const char *pool_reached_limit(const struct pool_reader *reader, uint32_t member
                                uint32_t in_flight, uint64_t now_ns) {
     const struct pool_snapshot *snapshot = reader->snapshot;
     if (pool_spec_is_by_pool(snapshot->spec)) {
-        return pool_seems_closed(reader->pool, pool_gate_of(snapshot, priority, 1))
+        return pool_seems_closed(reader->pool, snapshot, pool_gate_of(snapshot, priority, 1))
                    ? "the saturation of the pool"
                    : NULL;
     }

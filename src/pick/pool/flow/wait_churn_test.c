@@ -206,7 +206,8 @@ struct worker_of_test {
     struct endpoint_address addresses[HELD];
     struct subset subsets[HELD];
     struct waiting_request askers[HELD];
-    unsigned n_wrong;
+    bool by_pool; /* it is measured as a whole, and ends running requests */
+    unsigned n_wrong, n_evicted;
 };
 
 static void count_ring(void *user) {
@@ -217,10 +218,17 @@ static void count_ring(void *user) {
 static void pick(struct worker_of_test *worker, struct waiting_request *asker) {
     enum status st = pool_pick(worker->reader, &asker->request, &asker->pick, &asker->err);
     worker->n_wrong += st != ST_OK && st != ST_SATURATED && st != ST_NO_ENDPOINT;
-    if (asker->pick.ticket.endpoint) {
+    if (asker->pick.ticket.endpoint && worker->by_pool) {
+        pool_hold_lease(worker->pool, &asker->waiter, asker->pick.priority);
+    } else if (asker->pick.ticket.endpoint) {
         worker->n_wrong += endpoint_in_flight(asker->pick.ticket.endpoint) > MOST;
     }
     asker->waits = st == ST_OK && !asker->pick.ticket.endpoint;
+}
+
+static void finish(const struct worker_of_test *worker, struct waiting_request *asker) {
+    pool_end_lease(worker->pool, &asker->waiter);
+    pool_release_ticket(worker->pool, &asker->pick.ticket);
 }
 
 static void ask_anew(struct worker_of_test *worker, unsigned i) {
@@ -245,11 +253,14 @@ static void *run_worker(void *arg) {
         unsigned i = prng_below(&worker->prng, HELD);
         struct waiting_request *asker = &worker->askers[i];
         struct pool_waiter *notified = pool_wakeup_pop(&worker->wakeup);
-        if (notified) {
+        if (notified && notified->lease.is_revoked) {
+            finish(worker, (struct waiting_request *)(void *)notified);
+            worker->n_evicted++;
+        } else if (notified) {
             pick(worker, (struct waiting_request *)(void *)notified);
             atomic_fetch_add_explicit(worker->n_notified, 1, memory_order_relaxed);
         } else if (asker->pick.ticket.endpoint) {
-            pool_release_ticket(worker->pool, &asker->pick.ticket);
+            finish(worker, asker);
         } else if (!asker->waits) {
             ask_anew(worker, i);
         } else if (prng_below(&worker->prng, 16) == 0) {
@@ -261,29 +272,43 @@ static void *run_worker(void *arg) {
     }
     for (unsigned i = 0; i < HELD; i++) {
         pool_dequeue(worker->pool, &worker->askers[i].waiter, FLOW_ABORTED);
+        pool_end_lease(worker->pool, &worker->askers[i].waiter);
     }
     return NULL;
 }
 
-static void pool_wait_concurrent_workers_notify_all_waiters(void **state) {
+static struct pool_spec *spec_of_threads(struct prng *prng, bool by_pool) {
+    struct pool_spec *spec = wait_fixture_spec(1 + prng_below(prng, ENDPOINTS), MOST);
+    if (by_pool) {
+        spec->detector.kind = DETECTOR_REQUESTS;
+        spec->flow_control.sheddable_waits = true;
+        spec->flow_control.evicts = prng_below(prng, 8) > 0;
+    }
+    return spec;
+}
+
+static void run_concurrent_workers(bool by_pool) {
     static struct worker_of_test workers[THREADS];
+    unsigned n_evicted = 0;
     pthread_t threads[THREADS];
     _Atomic bool over = false;
     _Atomic uint64_t n_notified = 0;
     struct pool *pool;
     struct prng prng = {3};
     struct error err;
-    (void)state;
     assert_int_equal(pool_new(&pool, &err), ST_OK);
     for (unsigned i = 0; i < THREADS; i++) {
-        workers[i] = (struct worker_of_test){
-            .pool = pool, .prng = {i}, .over = &over, .n_notified = &n_notified};
+        workers[i] = (struct worker_of_test){.pool = pool,
+                                             .prng = {i},
+                                             .over = &over,
+                                             .n_notified = &n_notified,
+                                             .by_pool = by_pool};
         pool_wakeup_init(&workers[i].wakeup, count_ring, &workers[i]);
         assert_int_equal(pool_reader_new(pool, 0, &workers[i].reader, &err), ST_OK);
         assert_int_equal(pthread_create(&threads[i], NULL, run_worker, &workers[i]), 0);
     }
     for (unsigned n = 0; n < UPDATES || atomic_load(&n_notified) < DISPATCHES; n++) {
-        fixture_update(pool, wait_fixture_spec(1 + prng_below(&prng, ENDPOINTS), MOST));
+        fixture_update(pool, spec_of_threads(&prng, by_pool));
         pool_tick(pool, 0);
         sched_yield();
     }
@@ -292,7 +317,9 @@ static void pool_wait_concurrent_workers_notify_all_waiters(void **state) {
         pthread_join(threads[i], NULL);
         assert_int_equal(workers[i].n_wrong, 0);
         assert_true(workers[i].n_rung > 0);
+        n_evicted += workers[i].n_evicted;
     }
+    assert_int_equal(n_evicted > 0, by_pool);
     for (unsigned i = 0; i < THREADS; i++) { /* wakeups end when no capacity is added any more */
         for (unsigned k = 0; k < HELD; k++) {
             pool_release_ticket(pool, &workers[i].askers[k].pick.ticket);
@@ -310,11 +337,22 @@ static void pool_wait_concurrent_workers_notify_all_waiters(void **state) {
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
 
+static void pool_wait_concurrent_workers_notify_all_waiters(void **state) {
+    (void)state;
+    run_concurrent_workers(false);
+}
+
+static void pool_wait_concurrent_workers_of_a_pool_as_a_whole(void **state) {
+    (void)state;
+    run_concurrent_workers(true);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_wait_random_operations_keep_counts_consistent),
         cmocka_unit_test(pool_wait_avoided_endpoints_notify_requests_without_others),
         cmocka_unit_test(pool_wait_concurrent_workers_notify_all_waiters),
+        cmocka_unit_test(pool_wait_concurrent_workers_of_a_pool_as_a_whole),
     };
     return cmocka_run_group_tests_name("pick/pool/flow/wait_churn", tests, NULL, NULL);
 }
