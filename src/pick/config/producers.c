@@ -86,6 +86,91 @@ static struct prefix_producer media_producer_of(const struct declared_plugin *de
     return producer;
 }
 
+/* ---- burst-prefix-cache-producer ------------------------------------------------------------- */
+
+static const char *const BALANCES[] = {"requests", "tokens", NULL};
+static const char BURST_TYPE[] = "burst-prefix-cache-producer";
+enum { MOST_BURST_BLOCKS = 16384, BURST_BLOCKS_DEFAULT = 2048, MOST_WINDOW_MS = 10000 };
+enum { BURST_BATCH_DEFAULT = 1000 };
+
+/* -1: no limit, which is 0 in the field. */
+static void read_limit(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    double n = -1;
+    doc_reader_f64(reader, node, &n);
+    bool is_whole = n >= -1 && n <= INT32_MAX && (int64_t)n != 0 && !(n > (double)(int64_t)n) &&
+                    !(n < (double)(int64_t)n);
+    if (!is_whole) {
+        doc_reader_fail(reader, node, "expected -1, or a whole number from 1 to %d", INT32_MAX);
+    } else if (node->val) {
+        *(uint32_t *)out = n > 0 ? (uint32_t)n : 0;
+    }
+}
+
+static void read_max_batch(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    *(uint32_t *)out = BURST_BATCH_DEFAULT;
+    read_limit(reader, node, out);
+}
+
+static void check_max_tokens(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    const struct burst_producer_settings *settings = object;
+    if (settings->max_tokens > 0 && settings->max_tokens < settings->block_tokens) {
+        doc_reader_fail(reader, node, "expected 0, or blockSizeTokens (%llu) or more",
+                        (unsigned long long)settings->block_tokens);
+    }
+}
+
+#define SETTINGS struct burst_producer_settings
+const struct doc_member PICKER_BURST_PRODUCER[] = {
+    {"windowDurationMs", MEMBER_WHOLE(SETTINGS, window_ms, 1, MOST_WINDOW_MS), .preset = 100,
+     .help = "milliseconds that requests are held, from the first one on"},
+    {"maxPerReplica", MEMBER_CUSTOM_FIELD(SETTINGS, max_per_replica, uint32_t, read_limit),
+     .form = "-1, or 1 or more",
+     .help = "requests with one prompt at an endpoint; -1, the default, is no limit"},
+    {"blockSizeTokens", MEMBER_WHOLE(SETTINGS, block_tokens, 1, MOST_BLOCK_TOKENS), .preset = 64,
+     .help = "tokens of a block"},
+    {"maxPrefixTokensToMatch", MEMBER_WHOLE(SETTINGS, max_tokens, 0, INT32_MAX),
+     .check = check_max_tokens,
+     .help = "of the prompt's beginning, at most 16384 blocks; 0: 2048 blocks"},
+    {"minColocateBlocks", MEMBER_WHOLE(SETTINGS, min_blocks, 0, INT32_MAX),
+     .help = "blocks that different prompts share which come together; 0: only equal ones do"},
+    {"maxBatchSize", MEMBER_CUSTOM_FIELD(SETTINGS, max_batch, uint32_t, read_max_batch),
+     .form = "-1, or 1 or more",
+     .help = "requests that are held at a time, by default 1000, at most 2048: others are picked "
+             "for at once"},
+    {"balanceBy", MEMBER_WORD(SETTINGS, balance, BALANCES),
+     .help = "what is spread over the endpoints: requests, or blocks of prompts that they do not "
+             "have yet"},
+    {0}};
+#undef SETTINGS
+
+static struct prefix_producer burst_producer_of(const struct declared_plugin *declared) {
+    const struct burst_producer_settings *settings = declared->settings;
+    uint64_t most = settings->max_tokens / settings->block_tokens;
+    most = settings->max_tokens == 0 ? BURST_BLOCKS_DEFAULT : most;
+    return (struct prefix_producer){
+        .name = declared->name,
+        .kind = PREFIX_BURST,
+        .block_bytes = (uint32_t)settings->block_tokens * PROMPT_BYTES_PER_TOKEN,
+        .max_blocks = most < MOST_BURST_BLOCKS ? most : MOST_BURST_BLOCKS,
+        .capacity = 1};
+}
+
+static void set_burst_rules(struct doc_reader *reader, const struct declared_plugin *declared,
+                            uint32_t index, struct pool_request_needs *needs) {
+    const struct burst_producer_settings *settings = declared->settings;
+    if (needs->burst.window_ns > 0) {
+        doc_reader_fail(reader, &declared->item, "expected one %s: requests are held in one window",
+                        BURST_TYPE);
+    }
+    needs->burst_index = index;
+    needs->burst = (struct burst_rules){.window_ns = settings->window_ms * 1000000,
+                                        .max_per_replica = settings->max_per_replica,
+                                        .min_blocks = settings->min_blocks,
+                                        .max_batch = settings->max_batch > 0 ? settings->max_batch
+                                                                             : UINT32_MAX,
+                                        .by_tokens = settings->balance == 1};
+}
+
 /* ---- producers with an index ----------------------------------------------------------------- */
 
 static bool is_of_type(const struct declared_plugin *declared, const struct doc_member *table) {
@@ -99,12 +184,17 @@ static void declare_prefix_producers(struct doc_reader *reader, const struct plu
     for (size_t i = 0; i < list->n; i++) {
         const struct declared_plugin *declared = &list->items[i];
         bool is_text = is_of_type(declared, PICKER_PREFIX_PRODUCER);
-        if (!is_text && !is_of_type(declared, PICKER_MEDIA_PRODUCER)) {
+        bool is_burst = is_of_type(declared, PICKER_BURST_PRODUCER);
+        if (!is_text && !is_burst && !is_of_type(declared, PICKER_MEDIA_PRODUCER)) {
             continue;
         }
-        struct prefix_producer producer =
-            is_text ? producer_of(declared) : media_producer_of(declared);
+        struct prefix_producer producer = is_text    ? producer_of(declared)
+                                          : is_burst ? burst_producer_of(declared)
+                                                     : media_producer_of(declared);
         uint32_t index = needs->n_prefixes;
+        if (is_burst) {
+            set_burst_rules(reader, declared, index, needs);
+        }
         if (is_text && str_is(declared->name, PREFIX_PRODUCER_DEFAULT_NAME)) {
             index = 0;
             needs->prefixes[0] = producer;
@@ -112,10 +202,10 @@ static void declare_prefix_producers(struct doc_reader *reader, const struct plu
             needs->prefixes[needs->n_prefixes++] = producer;
         } else {
             doc_reader_fail(reader, &declared->item,
-                            "expected at most %d plugins \"%s\" with a name of their own and "
-                            "\"%s\" together",
+                            "expected at most %d plugins \"%s\" with a name of their own, "
+                            "\"%s\" and \"%s\" together",
                             PREFIX_MAX_INDEXES - 1, PREFIX_PRODUCER_DEFAULT_NAME,
-                            MEDIA_PRODUCER_DEFAULT_NAME);
+                            MEDIA_PRODUCER_DEFAULT_NAME, BURST_TYPE);
         }
         needs->declared_prefixes |= UINT32_C(1) << index;
     }
@@ -359,7 +449,7 @@ static void declare_token_producer(const struct plugin_list *list,
 /* A plugin may refer to a type that is not declared: the producer has its defaults then. */
 static void check_reference(struct doc_reader *reader, const struct plugin_list *list,
                             const struct declared_plugin *from, const char *member,
-                            const char *type) {
+                            const char *type, const char *other) {
     struct doc_node node = doc_get(&from->parameters, member);
     struct str name = {NULL, 0};
     if (!doc_is_present(&node)) {
@@ -367,7 +457,10 @@ static void check_reference(struct doc_reader *reader, const struct plugin_list 
     }
     doc_reader_view(reader, &node, &name);
     const struct declared_plugin *found = plugin_list_find(list, name);
-    if (found && !(found->type && strcmp(found->type->type, type) == 0)) {
+    bool is_right =
+        found && found->type &&
+        (strcmp(found->type->type, type) == 0 || (other && strcmp(found->type->type, other) == 0));
+    if (found && !is_right) {
         doc_reader_fail(reader, &node, "\"%.*s\" is of another type than \"%s\"", STR_ARG(name),
                         type);
     } else if (!found && name.len > 0 && !str_is(name, type)) {
@@ -392,9 +485,10 @@ void picker_declare_producers(struct doc_reader *reader, const struct plugin_lis
     declare_token_producer(list, needs);
     for (size_t i = 0; i < list->n; i++) {
         check_reference(reader, list, &list->items[i], "prefixMatchInfoProducerName",
-                        PREFIX_PRODUCER_DEFAULT_NAME);
+                        PREFIX_PRODUCER_DEFAULT_NAME, BURST_TYPE);
         check_reference(reader, list, &list->items[i], "inFlightLoadProducerName",
-                        "inflight-load-producer");
-        check_reference(reader, list, &list->items[i], "producerName", MEDIA_PRODUCER_DEFAULT_NAME);
+                        "inflight-load-producer", NULL);
+        check_reference(reader, list, &list->items[i], "producerName", MEDIA_PRODUCER_DEFAULT_NAME,
+                        NULL);
     }
 }

@@ -27,6 +27,13 @@ struct source_producer_settings {
     uint32_t min_tokens;
 };
 
+/* Of a burst-prefix-cache-producer. */
+struct burst_producer_settings {
+    uint64_t window_ms, block_tokens, max_tokens;
+    uint32_t max_per_replica, min_blocks, max_batch; /* 0: no limit, of the first and last */
+    unsigned balance;
+};
+
 /* Of an mm-embeddings-cache-producer. */
 struct media_producer_settings {
     uint32_t capacity;
@@ -38,7 +45,8 @@ struct token_producer_settings {
 };
 
 extern const struct doc_member PICKER_PREFIX_PRODUCER[], PICKER_LOAD_PRODUCER[],
-    PICKER_TOKEN_PRODUCER[], PICKER_MEDIA_PRODUCER[], PICKER_SOURCE_PRODUCER[];
+    PICKER_TOKEN_PRODUCER[], PICKER_MEDIA_PRODUCER[], PICKER_SOURCE_PRODUCER[],
+    PICKER_BURST_PRODUCER[];
 
 struct plugin_list;
 

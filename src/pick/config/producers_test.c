@@ -200,7 +200,26 @@ static void producer_that_is_not_there_is_an_error(void **state) {
          "- {type: " PRODUCER ", name: c}\n- {type: " PRODUCER ", name: d}\n"
          "- type: queue-scorer\n",
          "7: plugins[3]: expected at most 3 plugins \"" PRODUCER
-         "\" with a name of their own and \"mm-embeddings-cache-producer\" together"},
+         "\" with a name of their own, \"mm-embeddings-cache-producer\" and "
+         "\"burst-prefix-cache-producer\" together"},
+        {"- {type: burst-prefix-cache-producer, parameters: {maxPerReplica: 0}}\n",
+         "4: plugins[0].parameters.maxPerReplica: expected -1, or a whole number from 1 to "
+         "2147483647"},
+        {"- {type: burst-prefix-cache-producer, parameters: {maxBatchSize: -2}}\n",
+         "4: plugins[0].parameters.maxBatchSize: expected -1, or a whole number from 1 to "
+         "2147483647"},
+        {"- {type: burst-prefix-cache-producer, parameters: {windowDurationMs: 10001}}\n",
+         "4: plugins[0].parameters.windowDurationMs: expected a whole number from 1 to 10000, got "
+         "10001"},
+        {"- {type: burst-prefix-cache-producer, parameters: {maxPrefixTokensToMatch: 10}}\n",
+         "4: plugins[0].parameters.maxPrefixTokensToMatch: expected 0, or blockSizeTokens (64) or "
+         "more"},
+        {"- {type: burst-prefix-cache-producer, parameters: {balanceBy: bytes}}\n",
+         "4: plugins[0].parameters.balanceBy: expected requests or tokens, got \"bytes\""},
+        {"- type: burst-prefix-cache-producer\n- {type: burst-prefix-cache-producer, name: b}\n"
+         "- type: queue-scorer\n",
+         "5: plugins[1]: expected one burst-prefix-cache-producer: requests are held in one "
+         "window"},
         {"- {type: mm-embeddings-cache-producer, parameters: {cacheSizeInMBPerServer: 1.5}}\n",
          "4: plugins[0].parameters.cacheSizeInMBPerServer: expected a whole number up to "
          "2147483647"},
@@ -266,6 +285,34 @@ static void media_producer_size_is_upstreams(void **state) {
     assert_true(salts[1] != salts[2]);
 }
 
+static void burst_producer_parameters_are_upstreams(void **state) {
+    (void)state;
+    struct pool_request_needs needs =
+        needs_of(HEAD "- type: burst-prefix-cache-producer\n- {type: prefix-cache-scorer, "
+                      "parameters: {prefixMatchInfoProducerName: burst-prefix-cache-producer}}\n");
+    assert_true(needs.burst_on && needs.prompt && needs.body);
+    assert_int_equal(needs.burst_index, 1);
+    assert_int_equal(needs.used_prefixes, 2);
+    assert_int_equal(needs.prefixes[1].block_bytes, 256);
+    assert_int_equal(needs.prefixes[1].max_blocks, 2048);
+    assert_int_equal(needs.burst.window_ns, 100000000);
+    assert_int_equal(needs.burst.max_per_replica, 0);
+    assert_int_equal(needs.burst.min_blocks, 0);
+    assert_int_equal(needs.burst.max_batch, 1000);
+    assert_false(needs.burst.by_tokens);
+    needs = needs_of(HEAD "- {type: burst-prefix-cache-producer, name: b, parameters: "
+                          "{windowDurationMs: 5, maxPerReplica: 3, blockSizeTokens: 16, "
+                          "maxPrefixTokensToMatch: 64, minColocateBlocks: 2, maxBatchSize: -1, "
+                          "balanceBy: tokens}}\n- type: queue-scorer\n");
+    assert_false(needs.burst_on); /* no plugin uses it */
+    assert_int_equal(needs.prefixes[1].max_blocks, 4);
+    assert_int_equal(needs.burst.window_ns, 5000000);
+    assert_int_equal(needs.burst.max_per_replica, 3);
+    assert_int_equal(needs.burst.min_blocks, 2);
+    assert_int_equal(needs.burst.max_batch, UINT32_MAX);
+    assert_true(needs.burst.by_tokens);
+}
+
 static void source_producer_parameters_are_upstreams(void **state) {
     (void)state;
     struct pool_request_needs needs =
@@ -291,6 +338,7 @@ int main(void) {
         cmocka_unit_test(token_producer_estimates_media),
         cmocka_unit_test(producer_that_is_not_there_is_an_error),
         cmocka_unit_test(media_producer_size_is_upstreams),
+        cmocka_unit_test(burst_producer_parameters_are_upstreams),
         cmocka_unit_test(source_producer_parameters_are_upstreams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

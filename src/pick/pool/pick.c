@@ -685,7 +685,7 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
 }
 
 /* The result of an attempt. */
-enum attempt { ATTEMPT_AGAIN, ATTEMPT_PICKED, ATTEMPT_NONE, ATTEMPT_SATURATED };
+enum attempt { ATTEMPT_AGAIN, ATTEMPT_PICKED, ATTEMPT_NONE, ATTEMPT_SATURATED, ATTEMPT_HELD };
 
 /* Whether the endpoint, chosen without the lock, was not avoided then. */
 static bool was_preferred(const struct trial *trial) {
@@ -755,6 +755,9 @@ static enum attempt take_endpoint(struct trial *trial) {
         (is_shed(trial->reader->snapshot->spec, trial->out) || can_wait(trial))) {
         return ATTEMPT_SATURATED;
     }
+    if (trial->request->may_hold && best->profile && best->profile->needs.burst_on) {
+        return ATTEMPT_HELD;
+    }
     struct endpoint *picked = best->endpoints[0];
     best->avoided = endpoint_is_avoided(picked);
     pool_prompt_add_in_flight(trial->reader, trial->request, best->profile, picked,
@@ -782,7 +785,7 @@ static enum attempt take_for_notified(struct trial *trial, struct pool_waiter *w
         pool_release_slot(pool, waiter);
     }
     enum attempt attempt = take_endpoint(trial);
-    if (attempt == ATTEMPT_AGAIN) {
+    if (attempt == ATTEMPT_AGAIN || attempt == ATTEMPT_HELD) {
         if (reserved) {
             pool_reserve_slot(pool, waiter);
         }
@@ -993,6 +996,13 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         }
     }
     if (st == ST_OK && result == ATTEMPT_SATURATED && can_wait(&trial)) {
+        return st;
+    }
+    if (st == ST_OK && result == ATTEMPT_HELD) { /* one that was notified keeps its slot */
+        if (request->waiter && !request->waiter->notified) {
+            pool_waiter_forget(request->waiter);
+        }
+        out->is_held = true;
         return st;
     }
     if (st != ST_OK && request->waiter && request->waiter->notified) {

@@ -212,6 +212,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     }
     lock_init(&pool->updating);
     lock_init(&pool->lock);
+    lock_init(&pool->burst_lock);
     atomic_init(&pool->n_refs, 1);
     atomic_init(&pool->generation, 0);
     atomic_init(&pool->n_unseen, UINT32_MAX); /* no response was seen yet */
@@ -245,6 +246,8 @@ static void pool_destroy(struct pool *pool) {
     pool_eviction_fini(&pool->eviction);
     lock_fini(&pool->updating);
     lock_fini(&pool->lock);
+    assert(!pool->burst);
+    lock_fini(&pool->burst_lock);
     free(pool);
 }
 

@@ -143,6 +143,7 @@ struct pool_request {
     enum stage_role stage;          /* with a handler: what the endpoint is for */
     const struct endpoint *peer;    /* of an earlier stage that this one works with; NULL: none */
     const struct endpoint *fellow;  /* of an earlier stage, whichever; NULL: none */
+    bool may_hold;                  /* the pick may be put off (pick/pool/prefix/burst.h) */
     bool is_admitted;               /* an earlier stage was picked for: it is not refused by
                                        chance */
     uint64_t n_bytes;               /* memory of the request while it waits */
@@ -175,6 +176,8 @@ enum pool_picked_by {
 
 struct pool_pick {
     struct pool_ticket ticket;
+    bool is_held; /* with may_hold: there is capacity, and the request is to join the window before
+                     it picks again; the ticket is empty */
     /* The picked endpoint, then the next best, each once. Valid until this reader is refreshed or
      * picks again (the first as long as the ticket). */
     const struct endpoint *endpoints[1 + PROTOCOL_MAX_FALLBACKS];

@@ -59,6 +59,8 @@ struct pool {
     _Atomic uint64_t next_avoidance_expiry_ns;
     struct prefix_table *prefix_table;                  /* NULL: none */
     struct prefix_hits prefix_hits[PREFIX_MAX_INDEXES]; /* of destinations, under the lock */
+    struct lock burst_lock;                             /* of windows (pick/pool/prefix/burst.h) */
+    struct burst_batch *burst;                          /* the open window; NULL: none */
     _Atomic uint32_t n_unseen; /* requests with prompts since the last one of which the proxy showed
                                   the response; see prompt.c */
     _Atomic uint32_t last_cold_request;    /* the newest request of which no endpoint had the
@@ -211,6 +213,11 @@ void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled
  * notifies. */
 void pool_release_capacity(struct pool *pool, struct endpoint *endpoint, uint64_t number,
                            struct pool_notifications *notifications);
+/* The window of a held request has ended: it is in its wakeup's list, until it is popped or
+ * forgotten. Not under pool->lock. */
+void pool_wakeup_release_held(struct burst_member *member,
+                              struct pool_notifications *notifications);
+void pool_wakeup_forget_held(struct burst_member *member);
 /* The pool was updated: under the lock, then the rest without it. */
 void pool_notify_after_update(struct pool *pool, struct pool_notifications *notifications);
 void pool_settle_waiters(struct pool *pool);

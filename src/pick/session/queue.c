@@ -129,10 +129,12 @@ void pick_queue_report_end(struct pick_session *session, enum flow_outcome outco
 /* The next pick needs the headers, and for a buffered body the body message too. */
 void pick_queue_start_wait(struct pick_session *session, const struct pool_pick *pick) {
     struct pick_queue_entry *entry = session->queue_entry;
+    if (!entry->is_held && entry->begun_ns == 0) {
+        report_begin(session, pick);
+    }
     if (session->state == PICK_QUEUED) {
         return;
     }
-    report_begin(session, pick);
     entry->reply_state = session->state;
     pick_session_set_state(session, PICK_QUEUED);
     if (entry->reply_state == PICK_BODY_PENDING) {
@@ -145,8 +147,25 @@ void pick_queue_start_wait(struct pick_session *session, const struct pool_pick 
     }
 }
 
+bool pick_queue_hold(struct pick_session *session, const struct pool_request *requested) {
+    struct pick_queue_entry *entry = session->queue_entry;
+    entry->burst.wakeup = session->context.wakeup;
+    entry->was_held = true;
+    entry->hold_until_ns = burst_join(session->context.reader, requested, &entry->burst);
+    entry->is_held = entry->hold_until_ns != 0;
+    return entry->is_held;
+}
+
+static void end_hold(struct pick_session *session) {
+    if (session->queue_entry && session->queue_entry->is_held) {
+        burst_leave(session->context.pool, &session->queue_entry->burst);
+        session->queue_entry->is_held = false;
+    }
+}
+
 void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome) {
     struct pick_message_ref *message_ref;
+    end_hold(session);
     if (session->state == PICK_QUEUED) {
         pool_dequeue(session->context.pool, &session->queue_entry->waiter, outcome);
         pick_queue_report_end(session, outcome);
@@ -257,17 +276,8 @@ static void evict(struct pick_session *session) {
 
 /* ---- resuming -------------------------------------------------------------------------------- */
 
-void pick_session_resume(struct pool_waiter *waiter) {
-    struct pick_session *session = ((struct pick_queue_entry *)(void *)waiter)->session;
+static void resume(struct pick_session *session) {
     const struct pick_callbacks *out = &session->send_queue.callbacks;
-    if (waiter->lease.is_revoked) {
-        evict(session);
-        if (out->on_resumed) {
-            out->on_resumed(out->user);
-        }
-        return;
-    }
-    session->queue_entry->was_displaced = waiter->displaced;
     pick_again(session);
     if (session->state != PICK_QUEUED) {
         if (session->state == PICK_PICKED) {
@@ -280,10 +290,45 @@ void pick_session_resume(struct pool_waiter *waiter) {
     }
 }
 
+void pick_session_resume(struct pool_waiter *waiter) {
+    struct pick_session *session = ((struct pick_queue_entry *)(void *)waiter)->session;
+    const struct pick_callbacks *out = &session->send_queue.callbacks;
+    if (waiter->lease.is_revoked) {
+        evict(session);
+        if (out->on_resumed) {
+            out->on_resumed(out->user);
+        }
+        return;
+    }
+    session->queue_entry->was_displaced = waiter->displaced;
+    resume(session);
+}
+
+/* The request's window has ended. */
+static void resume_held(struct burst_member *member) {
+    size_t at = offsetof(struct pick_queue_entry, burst);
+    struct pick_queue_entry *entry = (struct pick_queue_entry *)(void *)((char *)member - at);
+    struct pick_session *session = entry->session;
+    const struct pick_stage *stage = &session->stages.items[session->stages.order[0]];
+    if (stage->prompt && member->is_assigned) {
+        stage->prompt->text->is_assigned = true;
+        stage->prompt->text->assigned = member->target;
+    }
+    end_hold(session);
+    resume(session);
+}
+
 /* The first slice of a long prompt, or a pick among thousands of endpoints, takes a tenth of a
  * millisecond: a number of requests would be no limit. */
 bool pick_session_resume_some(struct pool_wakeup *wakeup, struct loop_iteration *iteration) {
     struct pool_waiter *waiter;
+    struct burst_member *member;
+    while ((member = pool_wakeup_pop_released(wakeup))) {
+        resume_held(member);
+        if (loop_share_check(&iteration->messages, LOOP_MESSAGES_NS)) {
+            return true;
+        }
+    }
     while ((waiter = pool_wakeup_pop(wakeup))) {
         pick_session_resume(waiter);
         if (loop_share_check(&iteration->messages, LOOP_MESSAGES_NS)) {

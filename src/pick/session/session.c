@@ -6,6 +6,7 @@
 
 #include "core/base/num.h"
 #include "core/base/transition.h"
+#include "core/event/clock.h"
 #include "pick/pool/no_endpoint.h"
 #include "pick/pool/profile/session_token.h"
 #include "pick/pool/snapshot.h"
@@ -85,7 +86,8 @@ struct pick_counted pick_session_counted(struct pick_session *session, struct st
     struct pick_counted counted = {.pool = pool_name(session->context.pool),
                                    .model = model,
                                    .fairness_id = request->fairness_id,
-                                   .is_queue = session->queue_entry != NULL};
+                                   .is_queue =
+                                       session->queue_entry && session->queue_entry->is_queue};
     if (pick) {
         counted.known = pick->known_model;
         counted.target = pick->target;
@@ -793,7 +795,13 @@ bool pick_session_is_response_pending(const struct pick_session *session) {
 
 uint64_t pick_session_deadline_ns(const struct pick_session *session) {
     if (session->state == PICK_QUEUED) {
-        return session->queue_entry->waiter.until_ns;
+        const struct pick_queue_entry *entry = session->queue_entry;
+        uint64_t until_ns = entry->waiter.until_ns, hold_ns = entry->hold_until_ns;
+        if (!entry->is_held) {
+            return until_ns;
+        }
+        until_ns = entry->waiter.notified ? until_ns : 0; /* it keeps a slot that it waited for */
+        return until_ns == 0 || (hold_ns > 0 && hold_ns < until_ns) ? hold_ns : until_ns;
     }
     return pick_session_is_response_pending(session) && !session->body_scan.timed_out
                ? session->answer_until_ns
@@ -832,10 +840,17 @@ static void expire_wait(struct pick_session *session) {
     pick_session_refuse(session, &err);
 }
 
+static bool is_hold_over(const struct pick_queue_entry *entry) {
+    return entry->is_held && entry->hold_until_ns > 0 && entry->hold_until_ns <= clock_now_ns();
+}
+
 void pick_session_on_timeout(struct pick_session *session) {
     struct error err;
     if (is_scanning(session)) {
         session->body_scan.timed_out = true; /* the rest may name the model, or another one */
+    } else if (session->state == PICK_QUEUED && is_hold_over(session->queue_entry)) {
+        session->queue_entry->hold_until_ns = 0;
+        burst_seal(session->context.pool, &session->queue_entry->burst);
     } else if (session->state == PICK_QUEUED) {
         expire_wait(session);
     } else if (pick_session_is_response_pending(session) && pick_session_can_pick(session)) {

@@ -344,6 +344,13 @@ static bool make_scores(struct pick_session *session) {
     return stages->scores;
 }
 
+/* Once for a request, before its first stage. */
+static bool may_hold(const struct pick_session *session, const struct pool_request *requested) {
+    return requested->prompt && session->context.wakeup && session->stages.n_picked == 0 &&
+           pool_request_needs(session->context.reader)->burst_on &&
+           !(session->queue_entry && session->queue_entry->was_held);
+}
+
 /* Picks for the stage. `pick->ticket` is empty where it has to wait. */
 static enum status run_stage(struct pick_session *session, struct pick_stage *stage,
                              struct str model, struct pool_pick *pick, struct pool_trace *trace,
@@ -365,11 +372,19 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     requested.scores = is_first ? session->stages.scores : NULL;
     /* If flow control is enabled between this test and the pick, this request does not wait. */
     bool queues = session->queue_entry || (session->context.wakeup && spec->flow_control.on);
-    if (queues && (session->stages.waits || may_wait(session, stage))) {
+    requested.may_hold = may_hold(session, &requested);
+    if ((queues && (session->stages.waits || may_wait(session, stage))) || requested.may_hold) {
         st = pick_queue_prepare(session, &requested, err);
+    }
+    if (session->queue_entry) {
+        session->queue_entry->is_queue |= spec->flow_control.on;
     }
     if (st == ST_OK) {
         st = pool_pick(session->context.reader, &requested, pick, err);
+        if (st == ST_OK && pick->is_held && !pick_queue_hold(session, &requested)) {
+            requested.may_hold = false;
+            st = pool_pick(session->context.reader, &requested, pick, err);
+        }
         session->stages.waits = st == ST_OK && !pick->ticket.endpoint;
     }
     if (st != ST_OK || !pick->ticket.endpoint) {

@@ -47,6 +47,12 @@ struct pick_queue_entry {
     STAILQ_HEAD(, pick_buffered_message) buffered;
     uint64_t n_bytes; /* memory of the buffered messages, overhead included */
     size_t n_buffered;
+    struct burst_member burst;
+    uint64_t hold_until_ns; /* with is_held: the end of the window; 0: it has passed */
+    bool is_held; /* it waits for others with its prompt (pick/pool/prefix/burst.h), and not
+                               for capacity */
+    bool was_held;
+    bool is_queue;     /* the pool has, or had, flow control */
     uint64_t begun_ns; /* of the wait; 0: it was reported as ended */
     bool was_displaced;
 };
@@ -318,8 +324,12 @@ enum status pick_send_refusal(struct pick_send_queue *send_queue, struct arena *
  * ST_NO_MEMORY. */
 enum status pick_queue_prepare(struct pick_session *session, struct pool_request *requested,
                                struct error *err) SLUICE_MUST_USE;
-/* The pool has queued the request: enters PICK_QUEUED. `pick`: as pool_pick filled it in. */
+/* The pool has queued the request, or it is held: enters PICK_QUEUED. `pick`: as pool_pick filled
+ * it in. */
 void pick_queue_start_wait(struct pick_session *session, const struct pool_pick *pick);
+/* There is capacity: the request joins a window, which it waits for. Returns: false where it is not
+ * held. */
+bool pick_queue_hold(struct pick_session *session, const struct pool_request *requested);
 /* The wait has ended, if the request was queued: calls `on_queue`. */
 void pick_queue_report_end(struct pick_session *session, enum flow_outcome outcome);
 /* Buffers the message being processed. The request is refused where the queue's byte limit

@@ -29,7 +29,6 @@ REFUSED = {
     "precise-prefix-cache-scorer": NO_EVENTS,
     "endpoint-notification-source": NO_EVENTS,
     "lmetric-scorer": "an experiment of upstream's",
-    "burst-prefix-cache-producer": "requests are not held to be placed together",
     "multicluster-file-discovery": ONE_CLUSTER,
     "multicluster-metrics-data-source": ONE_CLUSTER,
     "multicluster-metrics-extractor": ONE_CLUSTER,

@@ -316,17 +316,41 @@ bool pool_waiter_has_expired(struct pool *pool, struct pool_waiter *waiter,
 
 /* ---- notifying ------------------------------------------------------------------------------- */
 
-void pool_wakeup_append(struct pool_waiter *waiter, struct pool_notifications *notifications) {
-    struct pool_wakeup *wakeup = waiter->wakeup;
-    lock_acquire(&wakeup->lock);
-    waiter->in_wakeup_list = true;
-    TAILQ_INSERT_TAIL(&wakeup->items, &waiter->item, link);
+/* Under the wakeup's lock. */
+static void add_notification(struct pool_wakeup *wakeup, struct pool_notifications *notifications) {
     if (!wakeup->notify_pending) {
         wakeup->notify_pending = true;
         wakeup->next = notifications->first;
         notifications->first = wakeup;
     }
+}
+
+void pool_wakeup_append(struct pool_waiter *waiter, struct pool_notifications *notifications) {
+    struct pool_wakeup *wakeup = waiter->wakeup;
+    lock_acquire(&wakeup->lock);
+    waiter->in_wakeup_list = true;
+    TAILQ_INSERT_TAIL(&wakeup->items, &waiter->item, link);
+    add_notification(wakeup, notifications);
     lock_release(&wakeup->lock);
+}
+
+void pool_wakeup_release_held(struct burst_member *member,
+                              struct pool_notifications *notifications) {
+    struct pool_wakeup *wakeup = member->wakeup;
+    lock_acquire(&wakeup->lock);
+    member->is_released = true;
+    TAILQ_INSERT_TAIL(&wakeup->released, member, link);
+    add_notification(wakeup, notifications);
+    lock_release(&wakeup->lock);
+}
+
+void pool_wakeup_forget_held(struct burst_member *member) {
+    lock_acquire(&member->wakeup->lock);
+    if (member->is_released) {
+        TAILQ_REMOVE(&member->wakeup->released, member, link);
+        member->is_released = false;
+    }
+    lock_release(&member->wakeup->lock);
 }
 
 /* Under the wakeup's lock. */
@@ -1021,11 +1045,12 @@ void pool_waited_evict(const struct pool_waited *waited) {
 void pool_wakeup_init(struct pool_wakeup *wakeup, void (*notify)(void *user), void *user) {
     *wakeup = (struct pool_wakeup){.notify = notify, .user = user};
     TAILQ_INIT(&wakeup->items);
+    TAILQ_INIT(&wakeup->released);
     lock_init(&wakeup->lock);
 }
 
 void pool_wakeup_fini(struct pool_wakeup *wakeup) {
-    assert(TAILQ_EMPTY(&wakeup->items));
+    assert(TAILQ_EMPTY(&wakeup->items) && TAILQ_EMPTY(&wakeup->released));
     lock_fini(&wakeup->lock);
 }
 
@@ -1039,6 +1064,17 @@ struct pool_waiter *pool_wakeup_pop(struct pool_wakeup *wakeup) {
     }
     lock_release(&wakeup->lock);
     return waiter;
+}
+
+struct burst_member *pool_wakeup_pop_released(struct pool_wakeup *wakeup) {
+    lock_acquire(&wakeup->lock);
+    struct burst_member *member = TAILQ_FIRST(&wakeup->released);
+    if (member) {
+        TAILQ_REMOVE(&wakeup->released, member, link);
+        member->is_released = false;
+    }
+    lock_release(&wakeup->lock);
+    return member;
 }
 
 /* ---- statistics ------------------------------------------------------------------------------ */

@@ -42,13 +42,15 @@
 #include "pick/pool/flow/evict.h"
 #include "pick/pool/flow/flow.h"
 #include "pick/pool/pool.h"
+#include "pick/pool/prefix/burst.h"
 
 /* Per thread: the list of its notified waiters, of all pools. */
 struct pool_wakeup {
     struct lock lock;
-    struct flow_items items;  /* of notified waiters */
-    bool notify_pending;      /* a call of `notify` is pending */
-    struct pool_wakeup *next; /* in the list of pending calls */
+    struct flow_items items;       /* of notified waiters */
+    struct burst_members released; /* requests whose window has ended (pick/pool/prefix/burst.h) */
+    bool notify_pending;           /* a call of `notify` is pending */
+    struct pool_wakeup *next;      /* in the list of pending calls */
     void (*notify)(void *user);
     void *user;
 };
@@ -89,6 +91,9 @@ struct pool_waiter {
 /* The next notified waiter, which is to pick again with the same request; or, where its lease is
  * revoked, to end it. Returns: NULL when there is none. Thread: the wakeup's. */
 struct pool_waiter *pool_wakeup_pop(struct pool_wakeup *wakeup);
+/* The next request that was held and is to pick now. Returns: NULL when there is none. Thread: the
+ * wakeup's. */
+struct burst_member *pool_wakeup_pop_released(struct pool_wakeup *wakeup);
 /* Removes a waiter from the queue, notified or not; an idle one is ignored. */
 void pool_dequeue(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome);
 /* Adds bytes that the waiting request holds. Returns: false when the queue's limit is exceeded; the

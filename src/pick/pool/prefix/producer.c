@@ -69,8 +69,10 @@ uint64_t prefix_producer_salt(const struct prefix_producer *producer) {
 static bool use_producer(struct pool_request_needs *needs, enum prefix_kind kind, struct str name,
                          struct prefix_user *user) {
     for (uint32_t i = 0; i < needs->n_prefixes; i++) {
-        if (needs->prefixes[i].kind == kind && str_eq(needs->prefixes[i].name, name)) {
+        bool is_media = needs->prefixes[i].kind == PREFIX_MEDIA;
+        if (is_media == (kind == PREFIX_MEDIA) && str_eq(needs->prefixes[i].name, name)) {
             user->index = i;
+            needs->burst_on |= needs->prefixes[i].kind == PREFIX_BURST;
             needs->used_prefixes |= UINT32_C(1) << i;
             needs->prompt = needs->body = true;
             return true;

@@ -12,6 +12,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "pick/pool/endpoint/attribute.h"
+#include "pick/pool/prefix/burst_assign.h"
 #include "pick/pool/prefix/chain.h"
 #include "pick/pool/prefix/media.h"
 #include "pick/pool/prefix/table.h"
@@ -29,6 +30,8 @@ enum { MEDIA_CAPACITY_DEFAULT = MEDIA_CACHE_MIB_DEFAULT / (MEDIA_BYTES >> 20) };
 enum prefix_kind {
     PREFIX_TEXT,  /* how much of a prompt's beginning each endpoint was sent */
     PREFIX_MEDIA, /* which of a request's pictures, sounds and videos each endpoint was sent */
+    PREFIX_BURST, /* which endpoint a prompt is sent to, with others that come with it (burst.h); no
+                     table is used */
 };
 
 /* Without block sizes and lengths for PREFIX_MEDIA, of which each item is one block. */
@@ -122,6 +125,9 @@ struct pool_request_needs {
     uint32_t cold_prefix;
     struct load_producer load;
     struct source_producer source;
+    bool burst_on; /* a plugin uses the producer of the index */
+    uint32_t burst_index;
+    struct burst_rules burst;
     const struct media_estimate *estimate; /* of pictures and videos; NULL: the default */
     uint32_t n_prefixes;                   /* the producers that there are */
     uint32_t used_prefixes;                /* a bit for each that a plugin uses */

@@ -219,6 +219,20 @@ static void set_key(const struct prefix_producer *producer, uint32_t index, uint
     }
 }
 
+/* All of the prompt is at the endpoint that it was assigned. */
+static void match_assigned(const struct pool_reader *reader, const struct pool_prompt *prompt,
+                           uint32_t n_blocks, struct prefix_matches *out) {
+    const struct prompt_text *text = prompt->text;
+    const struct pool_member *member =
+        text->is_assigned ? pool_snapshot_find(reader->snapshot, &text->assigned) : NULL;
+    out->n_blocks = n_blocks;
+    out->is_placed = true;
+    if (member && n_blocks > 0) {
+        out->hits[out->n].member = (uint32_t)(member - reader->snapshot->members);
+        out->hits[out->n++].n_blocks = n_blocks;
+    }
+}
+
 /* Of each used producer. */
 static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
                                                    const struct pool_request_needs *needs,
@@ -235,6 +249,10 @@ static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
         }
         out->block_bytes = block_bytes_of(reader, producer);
         set_key(producer, i, out->block_bytes, salt, prompt);
+        if (producer->kind == PREFIX_BURST) {
+            match_assigned(reader, prompt, prompt->keys[i].n, out);
+            continue;
+        }
         find_matches(reader, &prompt->keys[i], out);
     }
 }
@@ -245,6 +263,7 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
     const struct pool_request_needs *needs = &profile->needs;
     for (uint32_t i = 0; i < needs->n_prefixes; i++) {
         reader->prefixes[i].n_blocks = reader->prefixes[i].n = 0;
+        reader->prefixes[i].is_placed = false;
         reader->media[i].n_items = reader->media[i].n = 0;
     }
     if (request->prompt && needs->used_prefixes != 0 && reader->pool->prefix_table) {
@@ -274,12 +293,17 @@ static uint32_t capacity_of(const struct pool_reader *reader,
     return !is_set || n == 0 ? producer->capacity : n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
+/* The producer remembers what endpoints were sent. */
+static bool is_recorded(const struct pool_request_needs *needs, uint32_t i) {
+    return pool_needs_prefix(needs, i) && needs->prefixes[i].kind != PREFIX_BURST;
+}
+
 /* Records the hashes of the pick. */
 static void record_prompt(struct pool_reader *reader, const struct pool_request_needs *needs,
                           const struct pool_prompt *prompt, const struct endpoint *endpoint) {
     struct prefix_table *table = reader->pool->prefix_table;
     for (uint32_t i = 0; table && i < needs->n_prefixes; i++) {
-        if (pool_needs_prefix(needs, i)) {
+        if (is_recorded(needs, i)) {
             prefix_table_add(table, endpoint->host,
                              capacity_of(reader, &needs->prefixes[i], endpoint), &prompt->keys[i]);
         }
@@ -314,7 +338,7 @@ static void hold_prompt(struct pool_reader *reader, const struct pool_request_ne
     for (uint32_t i = 0; table && i < needs->n_prefixes; i++) {
         struct prefix_key key = prompt->keys[i];
         uint32_t n_known = count_known_blocks(reader, i, endpoint);
-        if (pool_needs_prefix(needs, i) && key.n > n_known) {
+        if (is_recorded(needs, i) && key.n > n_known) {
             key.hashes += n_known;
             key.n -= n_known;
             prefix_table_hold(table, endpoint->host, &key, &prompt->holds[i]);

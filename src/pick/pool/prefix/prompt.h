@@ -49,6 +49,8 @@ struct prompt_text {
      * as long. */
     const uint64_t *media;
     uint32_t n_media;
+    bool is_assigned; /* with others of its window, to this endpoint */
+    struct endpoint_address assigned;
     uint64_t salt; /* equal prompts with different ones are unrelated */
     struct prefix_source source;
 };

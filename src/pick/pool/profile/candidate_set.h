@@ -45,6 +45,9 @@ static inline uint32_t candidate_clock_ticks(uint64_t ns) {
 struct prefix_matches {
     uint32_t n_blocks; /* of the prompt; 0: unknown */
     uint32_t n;
+    /* By the window (pick/pool/prefix/burst.h), with regard to the load: the bound of affinities
+       does not hold. */
+    bool is_placed;
     uint32_t block_bytes;
     struct {
         uint32_t member;

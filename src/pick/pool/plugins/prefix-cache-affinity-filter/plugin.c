@@ -95,8 +95,9 @@ static void filter(const void *parameters, struct candidate_set *candidates) {
     if (prefix->n == 0 || candidates->n == 0 || !(own->threshold > 0)) {
         return;
     }
-    struct affinity affinity = {prefix, own->threshold,
-                                own->penalty_ms > 0 ? affinity_limit(candidates) : INFINITY};
+    struct affinity affinity = {
+        prefix, own->threshold,
+        own->penalty_ms > 0 && !prefix->is_placed ? affinity_limit(candidates) : INFINITY};
     for (uint32_t i = 0; i < candidates->n; i++) {
         n_with_prefix += has_prefix(&affinity, candidates, i);
     }

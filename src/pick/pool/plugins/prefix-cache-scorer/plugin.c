@@ -129,7 +129,7 @@ static float score_of(const struct prefix_scorer *own, const struct prefix_match
 static void score(const void *parameters, struct candidate_set *candidates, float weight) {
     const struct prefix_scorer *own = parameters;
     const struct prefix_matches *prefix = &candidates->prefixes[own ? own->user.index : 0];
-    float limit = prefix->n > 0 ? affinity_limit(candidates) : 0;
+    float limit = prefix->is_placed ? INFINITY : prefix->n > 0 ? affinity_limit(candidates) : 0;
     for (uint32_t k = 0; k < prefix->n; k++) {
         uint32_t i = candidate_set_index_of(candidates, prefix->hits[k].member);
         uint32_t n_blocks = prefix->hits[k].n_blocks;
