@@ -58,18 +58,26 @@ static void faults_of_most_lose_two_percent_on_average(void **state) {
     assert_true(lost / N_SEEDS < 0.02);
 }
 
-/* Also after a hang: a trial without an answer is followed by others. Its requests, which have not
- * ended, count, so that it gets those for which others are equal last. */
+/* Also after a hang: a trial without an answer is followed by others. When that is, chance decides:
+ * of 40 runs six took more than 2 s, whether equal scores go to the fewest requests or to any. */
 static void faults_end_and_capacity_is_back(void **state) {
+    enum { N_SEEDS = 8 };
     (void)state;
     for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS * N_SIZES; i++) {
         const struct sim_fault_scenario *scenario = &SIM_FAULT_SCENARIOS[i / N_SIZES];
-        struct sim_fault_result ours = run(scenario->name, SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
-        assert_true(ours.back_s < (scenario->fault == SIM_HANGS ? 2.5 : 2));
+        bool hangs = scenario->fault == SIM_HANGS;
+        size_t n = hangs ? N_SEEDS : 1;
+        double sum = 0;
+        for (uint64_t seed = 1; seed <= n; seed++) {
+            struct sim_fault_result ours;
+            sim_faults_run(scenario, SIM_JUDGE_POOL, SIZES[i % N_SIZES], seed, &ours);
+            assert_true(ours.back_s < (hangs ? 2.5 : 2));
+            sum += ours.back_s;
+        }
+        assert_true(sum / (double)n < 2);
     }
 }
 
-/* Against an oracle that knows which servers are well. A slow server is none that fails. */
 static void faults_leave_latency_near_the_oracle(void **state) {
     (void)state;
     for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS * N_SIZES; i++) {

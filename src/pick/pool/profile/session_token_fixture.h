@@ -28,7 +28,9 @@ static inline void session_fixture_open_named(struct plugin_fixture *fixture,
         struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
         if (i > 0) {
             wanted.name = (struct pool_endpoint_name){
-                STR("llama"), i == 1 ? STR("llama-rank-0") : STR("llama-rank-1"), STR("models")};
+                .pod = STR("llama"),
+                .text = i == 1 ? STR("llama-rank-0") : STR("llama-rank-1"),
+                .name_space = STR("models")};
         }
         pool_spec_add_endpoint(spec, &wanted);
     }
