@@ -267,7 +267,8 @@ static enum status add_models(struct translation *self, struct error *err) {
     return ST_OK;
 }
 
-static enum status add_http_limit(struct translation *self, struct error *err) {
+/* Messages of gRPC may be as large as it allows. */
+static enum status add_body_limits(struct translation *self, struct error *err) {
     const char *given = value_of(self, "http-max-input-size");
     int64_t number = 0;
     if (given && (!num_parse_i64(str_of(given), &number) || number <= 0)) {
@@ -275,6 +276,7 @@ static enum status add_http_limit(struct translation *self, struct error *err) {
         return error_prefix(err, "--http-max-input-size");
     }
     add(self, "http-max-input-size", given ? given : "64MiB");
+    add(self, "max-body-size", "2147483647");
     return ST_OK;
 }
 
@@ -442,7 +444,7 @@ static enum status translate(struct translation *self, struct error *err) {
     }
     if (check_vertex_ai(self, err) != ST_OK || add_addresses(self, err) != ST_OK ||
         add_tls(self, err) != ST_OK || add_models(self, err) != ST_OK ||
-        add_http_limit(self, err) != ST_OK || add_log(self, err) != ST_OK ||
+        add_body_limits(self, err) != ST_OK || add_log(self, err) != ST_OK ||
         add_cache(self, err) != ST_OK || add_backend_config(self, err) != ST_OK) {
         return err->status;
     }

@@ -73,6 +73,7 @@ static const struct {
     {"", HAS, EXIT},
     {"", HAS, LIMIT},
     {"", HAS, BATCH},
+    {"", HAS, "--max-body-size=2147483647"},
     {"--id=one", HAS, "--id=one"},
     {"--id=one", LACKS, "--id=triton"},
     {"--exit-timeout-secs 5", HAS, "--drain-timeout=5s"},
