@@ -22,7 +22,7 @@ static void check_spec(const struct pool_spec *spec) {
         check(spec->models[i].name.len > 0);
     }
     for (size_t i = 0; i < spec->flow_control.limits.n_bands; i++) {
-        check(spec->flow_control.limits.bands[i].fairness <= FLOW_LEAST_SERVICE);
+        check(spec->flow_control.limits.bands[i].fairness <= FLOW_BY_PROGRAM);
     }
     check(health->kind == POOL_HEALTH_NONE ||
           (health->interval_ns > 0 && health->timeout_ns > 0 && health->n_unhealthy > 0));
