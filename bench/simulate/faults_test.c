@@ -61,7 +61,7 @@ static void faults_of_most_lose_two_percent_on_average(void **state) {
 /* Also after a hang: a trial without an answer is followed by others. When that is, chance decides:
  * of 40 runs six took more than 2 s, whether equal scores go to the fewest requests or to any. */
 static void faults_end_and_capacity_is_back(void **state) {
-    enum { N_SEEDS = 8 };
+    enum { N_SEEDS = 4 };
     (void)state;
     for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS * N_SIZES; i++) {
         const struct sim_fault_scenario *scenario = &SIM_FAULT_SCENARIOS[i / N_SIZES];
