@@ -154,8 +154,8 @@ static void session_follows_the_name_of_its_endpoint(void **state) {
         struct pool_spec *spec = spec_of(BY_HEADER);
         for (uint32_t i = 0; i < N; i++) {
             struct str name = str_of(names[(i + shift) % N]);
-            spec->endpoints[i].name = (struct pool_endpoint_name){
-                .pod = name, .text = name, .name_space = STR("ns")};
+            spec->endpoints[i].name =
+                (struct pool_endpoint_name){.pod = name, .text = name, .name_space = STR("ns")};
         }
         if (shift == 0) {
             fixture_open(&fixture, spec);

@@ -27,10 +27,10 @@ static inline void session_fixture_open_named(struct plugin_fixture *fixture,
     for (uint32_t i = 0; i < SESSION_ENDPOINTS; i++) {
         struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
         if (i > 0) {
-            wanted.name = (struct pool_endpoint_name){
-                .pod = STR("llama"),
-                .text = i == 1 ? STR("llama-rank-0") : STR("llama-rank-1"),
-                .name_space = STR("models")};
+            wanted.name = (struct pool_endpoint_name){.pod = STR("llama"),
+                                                      .text = i == 1 ? STR("llama-rank-0")
+                                                                     : STR("llama-rank-1"),
+                                                      .name_space = STR("models")};
         }
         pool_spec_add_endpoint(spec, &wanted);
     }
