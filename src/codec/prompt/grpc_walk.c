@@ -85,29 +85,30 @@ static const struct grpc_walk_field *find_field(const struct grpc_walk *walk, ui
     return NULL;
 }
 
-static bool is_read(const struct grpc_walk *walk, enum grpc_field_kind kind) {
-    return walk->field && walk->field->kind == (uint8_t)kind;
+static bool is_read(const struct grpc_walk_field *field, enum grpc_field_kind kind) {
+    return field && field->kind == (uint8_t)kind;
 }
 
 static void begin_bytes(struct grpc_walk *walk, uint64_t n_bytes,
                         const struct grpc_walk_callbacks *callbacks) {
+    const struct grpc_walk_field *field = walk->field;
     if (n_bytes > walk->open[walk->depth - 1].left) {
         fail_walk(walk, "a field runs past the end of its message");
         return;
     }
     walk->left = n_bytes;
-    if (is_read(walk, GRPC_FIELD_MESSAGE) && walk->depth < GRPC_WALK_MAX_DEPTH) {
-        open_message(walk, walk->field->id, n_bytes);
+    if (field && field->kind == GRPC_FIELD_MESSAGE && walk->depth < GRPC_WALK_MAX_DEPTH) {
+        open_message(walk, field->id, n_bytes);
         return;
     }
-    if (is_read(walk, GRPC_FIELD_NUMBER) && n_bytes > 0) {
+    if (is_read(field, GRPC_FIELD_NUMBER) && n_bytes > 0) {
         begin_varint(walk, IN_PACKED);
         return;
     }
     walk->state = IN_BYTES;
     if (n_bytes == 0) {
-        if (is_read(walk, GRPC_FIELD_BYTES)) {
-            callbacks->on_bytes(callbacks->user, walk->field->id, str_make("", 0), true);
+        if (field && field->kind == GRPC_FIELD_BYTES) {
+            callbacks->on_bytes(callbacks->user, field->id, str_make("", 0), true);
         }
         end_field(walk);
     }
@@ -152,7 +153,7 @@ static void end_varint(struct grpc_walk *walk, const struct grpc_walk_callbacks 
         begin_bytes(walk, walk->value, callbacks);
         break;
     case IN_NUMBER:
-        if (is_read(walk, GRPC_FIELD_NUMBER)) {
+        if (is_read(walk->field, GRPC_FIELD_NUMBER)) {
             callbacks->on_number(callbacks->user, walk->field->id, walk->value);
         }
         end_field(walk);
@@ -213,7 +214,7 @@ static size_t read_bytes(struct grpc_walk *walk, struct str bytes,
     if (!take(walk, n)) {
         return n;
     }
-    if (is_read(walk, GRPC_FIELD_BYTES)) {
+    if (is_read(walk->field, GRPC_FIELD_BYTES)) {
         callbacks->on_bytes(callbacks->user, walk->field->id, str_make(bytes.ptr, n),
                             walk->left == 0);
     }

@@ -37,7 +37,7 @@ void prefix_source_choose(struct pool_reader *reader, const struct pool_request_
     struct prefix_source *source = &request->prompt->text->source;
     const struct prefix_matches *found = &reader->prefixes[needs->source.user.index];
     uint32_t n_block = found->block_bytes / PROMPT_BYTES_PER_TOKEN, most = 0;
-    double weights[PREFIX_MAX_HOSTS], sum = 0;
+    double weights[PREFIX_MAX_HOSTS] = {0}, sum = 0;
     *source = (struct prefix_source){.n_hits = found->n};
     for (uint32_t i = 0; i < found->n; i++) {
         const struct pool_member *member = &reader->snapshot->members[found->hits[i].member];
