@@ -351,6 +351,34 @@ static bool may_hold(const struct pick_session *session, const struct pool_reque
            !(session->queue_entry && session->queue_entry->was_held);
 }
 
+/* Picks, or puts the request in the queue or the window of a burst: `pick->ticket` is empty
+ * then. */
+static enum status pick_or_wait(struct pick_session *session, const struct pick_stage *stage,
+                                struct pool_request *requested, struct pool_pick *pick,
+                                struct error *err) {
+    const struct pool_spec *spec = pick_session_spec(session);
+    enum status st = ST_OK;
+    /* If flow control is enabled between this test and the pick, this request does not wait. */
+    bool queues = session->queue_entry || (session->context.wakeup && spec->flow_control.on);
+    requested->may_hold = may_hold(session, requested);
+    if ((queues && (session->stages.waits || may_wait(session, stage))) || requested->may_hold) {
+        st = pick_queue_prepare(session, requested, err);
+    }
+    if (session->queue_entry) {
+        session->queue_entry->is_queue |= spec->flow_control.on;
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    st = pool_pick(session->context.reader, requested, pick, err);
+    if (st == ST_OK && pick->is_held && !pick_queue_hold(session, requested)) {
+        requested->may_hold = false;
+        st = pool_pick(session->context.reader, requested, pick, err);
+    }
+    session->stages.waits = st == ST_OK && !pick->ticket.endpoint;
+    return st;
+}
+
 /* Picks for the stage. `pick->ticket` is empty where it has to wait. */
 static enum status run_stage(struct pick_session *session, struct pick_stage *stage,
                              struct str model, struct pool_pick *pick, struct pool_trace *trace,
@@ -359,7 +387,6 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     bool is_first = is_destination(session, stage), is_recorded = session->trace.is_recorded;
     enum protocol_fallback fallback = is_first ? spec->protocol.fallback : FALLBACK_NONE;
     struct pool_request requested = pick_stage_request(session, stage, model);
-    enum status st = ST_OK;
     requested.is_admitted = find_picked(session) != NULL;
     requested.n_fallbacks = fallback == FALLBACK_NONE ? 0 : spec->protocol.n_fallbacks;
     struct pool_trace own_trace;
@@ -370,23 +397,7 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
         return error_no_memory(err, "the scores of endpoints");
     }
     requested.scores = is_first ? session->stages.scores : NULL;
-    /* If flow control is enabled between this test and the pick, this request does not wait. */
-    bool queues = session->queue_entry || (session->context.wakeup && spec->flow_control.on);
-    requested.may_hold = may_hold(session, &requested);
-    if ((queues && (session->stages.waits || may_wait(session, stage))) || requested.may_hold) {
-        st = pick_queue_prepare(session, &requested, err);
-    }
-    if (session->queue_entry) {
-        session->queue_entry->is_queue |= spec->flow_control.on;
-    }
-    if (st == ST_OK) {
-        st = pool_pick(session->context.reader, &requested, pick, err);
-        if (st == ST_OK && pick->is_held && !pick_queue_hold(session, &requested)) {
-            requested.may_hold = false;
-            st = pool_pick(session->context.reader, &requested, pick, err);
-        }
-        session->stages.waits = st == ST_OK && !pick->ticket.endpoint;
-    }
+    enum status st = pick_or_wait(session, stage, &requested, pick, err);
     if (st != ST_OK || !pick->ticket.endpoint) {
         return st;
     }
