@@ -30,6 +30,12 @@ bool str_eq_nocase_n(const char *a, const char *b, size_t n) {
     return true;
 }
 
+void str_copy_lower(char *out, struct str text) {
+    for (size_t i = 0; i < text.len; i++) {
+        out[i] = (char)ascii_lower(text.ptr[i]);
+    }
+}
+
 struct str str_trim(struct str s) {
     while (s.len > 0 && is_space(s.ptr[0])) {
         s.ptr++;

@@ -47,6 +47,8 @@ static inline bool str_ends_with(struct str s, struct str suffix) {
     return s.len >= suffix.len &&
            (suffix.len == 0 || memcmp(s.ptr + (s.len - suffix.len), suffix.ptr, suffix.len) == 0);
 }
+/* Copies the bytes to `out`, ASCII's letters in lower case; `out` may be the text itself. */
+void str_copy_lower(char *out, struct str text);
 /* Removes spaces and tabs at both ends (HTTP's OWS). */
 struct str str_trim(struct str s);
 /* Cuts `rest` at the first `sep`. Returns: the text before it; `rest` becomes the text after it.

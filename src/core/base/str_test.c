@@ -73,6 +73,16 @@ static void str_cut_splits_at_separator(void **state) {
     assert_str(str_cut(&rest, ','), "");
 }
 
+static void str_copy_lower_folds_ascii(void **state) {
+    char text[] = "@AZ[`az{-X-Token\xc3\x84", copy[] = "................+";
+    (void)state;
+    str_copy_lower(copy, STR("X-Key"));
+    assert_string_equal(copy, "x-key...........+");
+    str_copy_lower(copy, null_str);
+    str_copy_lower(text, str_of(text)); /* in place */
+    assert_string_equal(text, "@az[`az{-x-token\xc3\x84");
+}
+
 static void str_dup_terminates_copy(void **state) {
     const char text[] = {'a', 'b', 'c'};
     (void)state;
@@ -90,6 +100,7 @@ int main(void) {
         cmocka_unit_test(str_starts_with_and_ends_with_match),
         cmocka_unit_test(str_trim_strips_spaces_and_tabs),
         cmocka_unit_test(str_cut_splits_at_separator),
+        cmocka_unit_test(str_copy_lower_folds_ascii),
         cmocka_unit_test(str_dup_terminates_copy),
     };
     return cmocka_run_group_tests_name("core/base/str", tests, NULL, NULL);

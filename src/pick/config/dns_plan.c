@@ -57,10 +57,7 @@ bool dns_target_parse(struct str text, struct str *name, uint16_t *port) {
 struct str dns_name_copy(struct pool_spec *spec, struct str name) {
     char text[DNS_NAME_BYTES];
     size_t n = name.len < sizeof(text) ? name.len : sizeof(text);
-    for (size_t i = 0; i < n; i++) {
-        char c = name.ptr[i];
-        text[i] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-    }
+    str_copy_lower(text, str_make(name.ptr, n));
     return pool_spec_dup_text(spec, str_make(text, n));
 }
 

@@ -124,9 +124,10 @@ static void read_header(struct doc_reader *reader, const struct doc_node *node, 
     struct str text = STR("authorization");
     doc_reader_view(reader, node, &text);
     bool fits = text.len > 0 && text.len < FIELD_BYTES;
+    if (fits) {
+        str_copy_lower(file->field, text);
+    }
     for (size_t i = 0; fits && i < text.len; i++) {
-        char c = text.ptr[i];
-        file->field[i] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
         fits = is_token(file->field[i]);
     }
     if (!fits || str_ends_with(str_of(file->field), STR("-bin"))) {
@@ -396,8 +397,7 @@ enum status keys_authorize(const struct keys *keys, enum keys_group group, keys_
     return keys ? authorize(current_file(keys), group, find, request, err) : ST_OK;
 }
 
-/* A keys_field_find. */
-static size_t find_header(const void *head, const char *name, struct str *value) {
+size_t keys_find_http_field(const void *head, const char *name, struct str *value) {
     return http_head_find(head, str_of(name), value);
 }
 
@@ -408,7 +408,7 @@ enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
         return ST_OK;
     }
     const struct keys_file *file = current_file(keys);
-    enum status st = authorize(file, group, find_header, head, err);
+    enum status st = authorize(file, group, keys_find_http_field, head, err);
     if (file->raw_key) {
         snprintf(challenge, KEYS_CHALLENGE_BYTES, "ApiKey realm=\"sluice\", header=\"%s\"",
                  file->field);

@@ -54,6 +54,8 @@ enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
 /* Looks up the field `name` of a request. Returns: the number of such fields; *value is the first.
  */
 typedef size_t keys_field_find(const void *request, const char *name, struct str *value);
+/* A keys_field_find over a struct http_head. */
+size_t keys_find_http_field(const void *head, const char *name, struct str *value);
 /* As keys_authorize_http, for other protocols: `find` looks up the key's field in `request`. */
 enum status keys_authorize(const struct keys *keys, enum keys_group group, keys_field_find *find,
                            const void *request, struct error *err) SLUICE_MUST_USE;

@@ -36,11 +36,8 @@ static enum status add_category(struct restrictions *self, struct str name,
 /* The name in lower case, which HTTP/2 has and HTTP/1 ignores. */
 static const char *field_of(struct arena *arena, const char *prefix, struct str name) {
     struct str field = arena_printf(arena, "%s%.*s", prefix, STR_ARG(name));
-    char *text = (char *)field.ptr;
-    for (size_t i = 0; i < field.len; i++) {
-        text[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] | 0x20 : text[i]);
-    }
-    return text;
+    str_copy_lower((char *)field.ptr, field);
+    return field.ptr;
 }
 
 static enum status add_setting(struct restrictions *self, struct str text, const char *prefix,

@@ -195,10 +195,11 @@ static bool add_field(struct arena *arena, struct str name, struct str value,
                       struct trace_export_options *out) {
     struct str lower = arena_dup(arena, name);
     char *bytes = (char *)(uintptr_t)lower.ptr;
-    for (size_t i = 0; bytes && i < lower.len; i++) {
-        bytes[i] = (char)(bytes[i] >= 'A' && bytes[i] <= 'Z' ? bytes[i] | 0x20 : bytes[i]);
+    if (!bytes || out->n_fields == TRACE_MAX_FIELDS) {
+        return false;
     }
-    if (!bytes || !is_field(lower, value) || out->n_fields == TRACE_MAX_FIELDS) {
+    str_copy_lower(bytes, lower);
+    if (!is_field(lower, value)) {
         return false;
     }
     out->fields[out->n_fields++] = (struct trace_field){lower, value};

@@ -76,11 +76,10 @@ void doc_reader_dup(struct doc_reader *reader, struct str text, struct str *out)
 
 void doc_reader_dup_lower(struct doc_reader *reader, struct str text, struct str *out) {
     char *copy = doc_reader_calloc(reader, text.len + 1, 1);
-    for (size_t i = 0; copy && i < text.len; i++) {
-        char c = text.ptr[i];
-        copy[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+    if (copy) {
+        str_copy_lower(copy, text);
+        *out = str_make(copy, text.len);
     }
-    *out = copy ? str_make(copy, text.len) : *out;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -191,16 +191,11 @@ static inline bool is_admitted(const struct http_api *api, struct http_exchange 
     return false;
 }
 
-/* A keys_field_find. */
-static size_t find_header(const void *head, const char *name, struct str *value) {
-    return http_head_find(head, str_of(name), value);
-}
-
 static inline bool is_unrestricted(const struct http_api *api, struct http_exchange *exchange,
                                    enum restricted_category category) {
     struct error err;
-    if (restrictions_check(api->restrictions, category, find_header, &exchange->head, &err) ==
-        ST_OK) {
+    if (restrictions_check(api->restrictions, category, keys_find_http_field, &exchange->head,
+                           &err) == ST_OK) {
         return true;
     }
     http_reply_error(exchange, &err, NULL, 0);
