@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/log.h"
 #include "core/base/num.h"
 #include "core/base/suggest.h"
 
-enum triton_kind { KIND_NONE, KIND_BOOL, KIND_INT, KIND_FLOAT, KIND_TEXT };
+enum triton_kind { KIND_NONE, KIND_BOOL, KIND_INT, KIND_LEVEL, KIND_FLOAT, KIND_TEXT };
 
 enum triton_action {
     ACTION_SETTING,
@@ -23,7 +22,6 @@ enum triton_action {
     ACTION_NO_EFFECT,
     ACTION_NO_EFFECT_IF_TRUE,
     ACTION_NO_EFFECT_IF_FALSE,
-    ACTION_REFUSED,
     ACTION_REFUSED_IF_TRUE,
 };
 
@@ -51,7 +49,7 @@ struct given {
 struct translation {
     struct arena *arena;
     struct triton_flags *out;
-    struct triton_note *notes; /* capacity: one for each row, and for each argument */
+    struct flag_note *notes; /* capacity: one for each row, and for each argument */
     struct given given[N_ROWS];
 };
 
@@ -89,10 +87,12 @@ static enum status check_value(const struct row *row, const char **value, struct
         }
         *value = yes ? "true" : "false";
         return ST_OK;
-    case KIND_INT:
-        if (strcmp(row->name, "log-verbose") == 0 && num_parse_bool(str_of(*value), &yes)) {
+    case KIND_LEVEL:
+        if (num_parse_bool(str_of(*value), &yes)) {
             return ST_OK;
         }
+        /* fall through */
+    case KIND_INT:
         return num_parse_i64(str_of(*value), &whole) ? ST_OK
                                                      : bad_value("a whole number", *value, err);
     case KIND_FLOAT:
@@ -173,7 +173,7 @@ static void add_switch(struct translation *self, const char *flag) {
 }
 
 static void note(struct translation *self, size_t row, const char *value) {
-    self->notes[self->out->n_notes++] = (struct triton_note){
+    self->notes[self->out->n_notes++] = (struct flag_note){
         arena_printf(self->arena, "--%s=%s", ROWS[row].name, value).ptr, ROWS[row].why};
 }
 
@@ -421,12 +421,8 @@ static enum status translate_row(struct translation *self, size_t i, struct erro
         note(self, i, given->last);
         return ST_OK;
     case ACTION_REFUSED_IF_TRUE:
-        if (!is_true(given->last)) {
-            return ST_OK;
-        }
-        /* fall through */
-    case ACTION_REFUSED:
-        return error_set(err, ST_BAD_CONFIG, "not supported: %s", row->why);
+        return is_true(given->last) ? error_set(err, ST_BAD_CONFIG, "not supported: %s", row->why)
+                                    : ST_OK;
     case ACTION_COMBINED:
         break;
     }
@@ -474,23 +470,19 @@ enum status triton_flags_read(int argc, char **argv, struct arena *arena, struct
 }
 
 void triton_flags_log(const struct triton_flags *flags) {
-    for (size_t i = 0; i < flags->n_notes; i++) {
-        log_event(LOG_INFO, "flag without effect", LOG_CSTR("flag", flags->notes[i].flag),
-                  LOG_CSTR("why", flags->notes[i].why));
-    }
+    flag_notes_log("flag without effect", flags->notes, flags->n_notes);
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
 static const char *kind_name(enum triton_kind kind) {
-    static const char *const names[] = {[KIND_NONE] = "",
-                                        [KIND_BOOL] = " BOOL",
-                                        [KIND_INT] = " N",
-                                        [KIND_FLOAT] = " NUMBER",
-                                        [KIND_TEXT] = " TEXT"};
+    static const char *const names[] = {
+        [KIND_NONE] = "",    [KIND_BOOL] = " BOOL",    [KIND_INT] = " N",
+        [KIND_LEVEL] = " N", [KIND_FLOAT] = " NUMBER", [KIND_TEXT] = " TEXT"};
     return names[kind];
 }
 
+/* A line, where there is something to say. */
 static void print_effect(struct buf *out, const struct row *row) {
     switch (row->action) {
     case ACTION_SETTING:
@@ -499,17 +491,16 @@ static void print_effect(struct buf *out, const struct row *row) {
     case ACTION_SETTING_MS:
     case ACTION_COMBINED:
         if (*row->ours) {
-            buf_printf(out, "--%s of sluice serve", row->ours);
+            buf_printf(out, "        --%s of sluice serve\n", row->ours);
         }
         break;
     case ACTION_NO_EFFECT:
     case ACTION_NO_EFFECT_IF_TRUE:
     case ACTION_NO_EFFECT_IF_FALSE:
-        buf_printf(out, "no effect: %s", row->why);
+        buf_printf(out, "        no effect: %s\n", row->why);
         break;
-    case ACTION_REFUSED:
     case ACTION_REFUSED_IF_TRUE:
-        buf_printf(out, "refused: %s", row->why);
+        buf_printf(out, "        refused: %s\n", row->why);
         break;
     }
 }
@@ -521,10 +512,6 @@ void triton_flags_help(struct buf *out) {
                          "of ours.\n\n"));
     for (size_t i = 0; i < N_ROWS; i++) {
         buf_printf(out, "  --%s%s\n", ROWS[i].name, kind_name(ROWS[i].kind));
-        size_t before = out->len;
-        buf_add_str(out, STR("        "));
         print_effect(out, &ROWS[i]);
-        out->len = out->len == before + 8 ? before : out->len;
-        buf_add_str(out, out->len == before ? STR("") : STR("\n"));
     }
 }

@@ -11,12 +11,7 @@
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 #include "core/base/status.h"
-
-/* A flag that has no effect. */
-struct triton_note {
-    const char *flag; /* "--enable-peer-access=true" */
-    const char *why;
-};
+#include "program/options/flag_note.h"
 
 struct triton_flags {
     bool help;   /* --help was given; nothing else is set */
@@ -24,7 +19,7 @@ struct triton_flags {
     char **argv; /* ends with NULL */
     /* Levels of the log that are turned off, whatever the others are. */
     bool no_info, no_warning, no_error;
-    const struct triton_note *notes;
+    const struct flag_note *notes; /* of flags without an effect */
     size_t n_notes;
 };
 

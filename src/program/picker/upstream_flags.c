@@ -217,8 +217,5 @@ void upstream_flags_log(const struct upstream_flags *flags) {
     if (flags->used) {
         log_message(LOG_INFO, "upstream flags given: upstream's defaults apply");
     }
-    for (size_t i = 0; i < flags->n_notes; i++) {
-        log_event(LOG_INFO, "upstream flag ignored", LOG_CSTR("flag", flags->notes[i].flag),
-                  LOG_CSTR("why", flags->notes[i].why));
-    }
+    flag_notes_log("upstream flag ignored", flags->notes, flags->n_notes);
 }

@@ -10,18 +10,13 @@
 
 #include "core/base/arena.h"
 #include "core/base/status.h"
-
-/* A flag that has no effect. */
-struct upstream_note {
-    const char *flag; /* "--tracing=true" */
-    const char *why;
-};
+#include "program/options/flag_note.h"
 
 struct upstream_flags {
-    bool used;   /* a flag occurred that only upstream has */
-    int argc;    /* the translated arguments */
-    char **argv; /* ends with NULL */
-    const struct upstream_note *notes;
+    bool used;                     /* a flag occurred that only upstream has */
+    int argc;                      /* the translated arguments */
+    char **argv;                   /* ends with NULL */
+    const struct flag_note *notes; /* of flags without an effect */
     size_t n_notes;
     const char *config; /* YAML for the pools (pool_watch_options.extra_config); NULL: none */
     const char *extra_config_flag; /* the first flag of `config`; NULL: upstream's defaults only */

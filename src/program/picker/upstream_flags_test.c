@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
-#include "core/base/buf.h"
+#include "program/options/translated_flags_fixture.h"
 
 static const char *const NAMES[] = {
 #define UPSTREAM(name, kind, action, our_name, why) name,
 #include "program/picker/upstream_flags.def"
 #undef UPSTREAM
 };
-enum { N_NAMES = sizeof(NAMES) / sizeof(NAMES[0]), MOST_ARGS = 16 };
+enum { N_NAMES = sizeof(NAMES) / sizeof(NAMES[0]) };
 
 struct outcome {
     enum status status;
@@ -29,22 +29,13 @@ struct outcome {
 
 /* `line`: the arguments, separated by blanks. */
 static struct outcome translate(struct arena *arena, const char *line) {
-    char *argv[MOST_ARGS + 1] = {(char *)"pick"};
-    int argc = 1;
+    char *argv[FLAGS_MOST_ARGS + 1] = {(char *)"pick"};
+    int argc = flags_split(arena, line, argv);
     struct outcome outcome = {.status = ST_OK};
-    struct str rest = str_of(line);
-    while (rest.ptr && rest.len > 0) {
-        assert_true(argc < MOST_ARGS);
-        struct str word = str_cut(&rest, ' ');
-        argv[argc++] = (char *)arena_printf(arena, "%.*s", STR_ARG(word)).ptr;
-    }
     outcome.status = upstream_flags_read(argc, argv, arena, &outcome.flags, &outcome.err);
-    struct buf args;
-    buf_init(&args, arena, 256);
-    for (int i = 1; outcome.status == ST_OK && i < outcome.flags.argc; i++) {
-        buf_printf(&args, "%s%s", i > 1 ? " " : "", outcome.flags.argv[i]);
-    }
-    outcome.args = buf_str(&args);
+    outcome.args = outcome.status == ST_OK
+                       ? flags_join(arena, outcome.flags.argc, outcome.flags.argv)
+                       : STR("");
     return outcome;
 }
 
@@ -297,30 +288,13 @@ static void upstream_own_flags_override(void **state) {
 
 /* Each flag has a row in the manual, with its translation, or the reason why it is ignored. */
 static void upstream_manual_lists_every_flag(void **state) {
-    static const char *const says[][2] = {
-#define UPSTREAM(name, kind, action, our_name, why) {our_name, why},
+    static const struct flags_manual_row rows[] = {
+#define UPSTREAM(name, kind, action, ours, why) {name, ours, why},
 #include "program/picker/upstream_flags.def"
 #undef UPSTREAM
     };
-    static char text[32768];
-    FILE *file = fopen("docs/upstream-flags.md", "r");
     (void)state;
-    assert_non_null(file);
-    size_t n = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    assert_true(n < sizeof(text) - 1);
-    for (size_t i = 0; i < N_NAMES; i++) {
-        char row[128], line[1024];
-        snprintf(row, sizeof(row), "\n| `--%s", NAMES[i]);
-        const char *at = strstr(text, row);
-        if (!at || (at[strlen(row)] != '`' && at[strlen(row)] != ' ' && at[strlen(row)] != '=')) {
-            fail_msg("docs/upstream-flags.md has no row --%s", NAMES[i]);
-        }
-        snprintf(line, sizeof(line), "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
-        if (!strstr(line, says[i][0]) || !strstr(line, says[i][1])) {
-            fail_msg("the row --%s lacks \"%s%s\"", NAMES[i], says[i][0], says[i][1]);
-        }
-    }
+    assert_manual_has_rows("docs/upstream-flags.md", rows, N_NAMES);
 }
 
 int main(void) {

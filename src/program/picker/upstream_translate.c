@@ -128,7 +128,7 @@ void upstream_add_tls_files(struct upstream_translation *self, const char *liste
 static enum status add_note(struct upstream_translation *self, const struct upstream_row *row,
                             const char *value) {
     struct str flag = arena_printf(self->arena, "--%s=%s", row->name, value);
-    self->notes[self->out->n_notes++] = (struct upstream_note){flag.ptr, row->why};
+    self->notes[self->out->n_notes++] = (struct flag_note){flag.ptr, row->why};
     return ST_OK;
 }
 

@@ -56,7 +56,7 @@ struct upstream_config {
 struct upstream_translation {
     struct arena *arena;
     struct upstream_flags *out;
-    struct upstream_note *notes; /* capacity: one for each row */
+    struct flag_note *notes; /* capacity: one for each row */
     struct upstream_config config;
 };
 
