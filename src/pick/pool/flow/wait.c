@@ -87,13 +87,6 @@ bool pool_has_queued_from(const struct pool *pool, int64_t priority) {
     return flow_has_queued_from(&pool->flow, priority);
 }
 
-/* As pool_is_member_full, without a waiter. */
-static bool is_full(struct pool *pool, uint32_t member, struct pool_gate gate) {
-    return pool_spec_is_by_pool(pool->snapshot->spec)
-               ? pool_is_gate_closed(pool, gate)
-               : pool_is_member_full(pool->snapshot, member, NULL, gate, clock_now_ns());
-}
-
 /* Of the highest priority, which may use most. */
 static struct pool_gate widest_gate(const struct pool *pool) {
     return pool_gate_of(pool->snapshot, INT64_MAX, 0);
@@ -104,10 +97,13 @@ static uint64_t current_cycle(const struct pool *pool) {
 }
 
 /* Whether the waiter's priority may not use the member as far as it is used already. */
-static bool is_over_ceiling(struct pool *pool, const struct flow_item *item, uint32_t member) {
+static bool is_over_ceiling(const struct pool *pool, const struct flow_item *item,
+                            uint32_t member) {
     const struct pool_snapshot *snapshot = pool->snapshot;
     return snapshot->ceilings &&
-           is_full(pool, member, pool_gate_of(snapshot, flow_priority(item), current_cycle(pool)));
+           pool_is_member_full(snapshot, member, NULL,
+                               pool_gate_of(snapshot, flow_priority(item), current_cycle(pool)),
+                               clock_now_ns());
 }
 
 /* A slot that is reserved counts against the endpoint's window once the request is sent. */
@@ -142,7 +138,8 @@ static bool has_capacity(struct pool *pool, const struct endpoint *endpoint) {
     }
     const struct pool_member *member =
         endpoint_is_eligible(endpoint) ? pool_snapshot_find(snapshot, &endpoint->address) : NULL;
-    return member && !is_full(pool, (uint32_t)(member - snapshot->members), widest_gate(pool));
+    return member && !pool_is_member_full(snapshot, (uint32_t)(member - snapshot->members), NULL,
+                                          widest_gate(pool), clock_now_ns());
 }
 
 /* ---- which waiter may use which endpoint ----------------------------------------------------- */
@@ -565,7 +562,7 @@ static uint32_t mark_free_members(struct free_members *free_members) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         const struct endpoint *endpoint = snapshot->members[i].endpoint;
         if (endpoint->stalled_until_ns <= now_ns && endpoint_is_eligible(endpoint) &&
-            !is_full(free_members->pool, i, widest_gate(free_members->pool))) {
+            !pool_is_member_full(snapshot, i, NULL, widest_gate(free_members->pool), now_ns)) {
             free_members->set[i / 64] |= UINT64_C(1) << i % 64;
             n++;
         }
