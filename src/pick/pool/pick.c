@@ -22,9 +22,12 @@ struct pool_shortlist {
     size_t n, most;
     uint32_t n_filtered;           /* candidates before the filters, where the filters removed
                                       all */
-    bool check_full;               /* whether an endpoint is full makes a difference */
-    bool full;                     /* with check_full: all candidates are */
+    bool check_full;               /* whether an endpoint is full makes a difference; not where the
+                                      pool is measured as a whole */
+    bool full;                     /* with check_full: all candidates are; of a gated trial: the
+                                      pool is */
     bool is_reduced;               /* chosen without endpoints that are full */
+    bool is_list;                  /* the profile's picker wants all of them in the answer */
     struct pool_gate gate;         /* of the request's priority */
     bool by_profile;               /* chosen by a profile */
     bool avoided;                  /* the first one is unchecked or avoided: there was no other */
@@ -511,8 +514,7 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
                                      const struct pool_request *request, struct str model,
                                      uint32_t beyond, struct pool_shortlist *best,
                                      struct error *err) {
-    bool by_pool = pool_spec_is_by_pool(reader->snapshot->spec);
-    bool leave_out = reader->snapshot->spec->flow_control.on && !by_pool;
+    bool leave_out = reader->snapshot->spec->flow_control.on;
     const struct full_test test = {request->waiter, best->gate};
     struct candidate_set candidates;
     enum status st = collect_fit_candidates(reader, request, model, beyond, best, &candidates, err);
@@ -521,7 +523,7 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
     }
     pool_prompt_match(reader, profile, request, model, &candidates);
     uint32_t n = candidates.n,
-             n_full = best->check_full && !by_pool ? count_full_candidates(&candidates, &test) : 0;
+             n_full = best->check_full ? count_full_candidates(&candidates, &test) : 0;
     best->full = n > 0 && n_full == n;
     best->is_reduced = leave_out && n_full > 0 && !best->full;
     if (best->is_reduced) {
@@ -574,6 +576,8 @@ struct trial {
     const struct profile *profile; /* NULL: in-flight counts alone */
     uint64_t kind;                 /* of the request; 0: unknown */
     bool chosen;                   /* the endpoints were chosen without the lock */
+    bool is_gated;                 /* the saturation of the pool as a whole decides if the request
+                                      is sent now: once for all its stages */
     bool is_closed;                /* the pool was found saturated as a whole, under the lock */
     uint64_t capacity_epoch;       /* before choosing */
 };
@@ -600,9 +604,6 @@ static void choose_from_ranking(struct pool_reader *reader, struct pool_shortlis
 static bool is_first_full(const struct trial *trial, const struct pool_waiter *waiter) {
     const struct pool_snapshot *snapshot = trial->reader->snapshot;
     const struct endpoint *first = trial->best.endpoints[0];
-    if (pool_spec_is_by_pool(snapshot->spec)) {
-        return false; /* is_gated_by_pool */
-    }
     if (!pool_limits_loads(snapshot->spec) && !waiter && !snapshot->ceilings) {
         return pool_limit_reached(snapshot->spec, endpoint_in_flight(first), 0, 0) != NULL;
     }
@@ -626,18 +627,11 @@ static struct pool_gate gate_of(const struct trial *trial) {
     return pool_gate_of(snapshot, trial->out->priority, cycle);
 }
 
-/* Whether the saturation of the pool as a whole decides if the request is sent now: once for all
- * its stages. */
-static bool is_gated_by_pool(const struct trial *trial) {
-    return pool_spec_is_by_pool(trial->reader->snapshot->spec) && trial->best.check_full &&
-           !trial->request->is_admitted;
-}
-
 /* Before the lock, as far as it is known: for what a request needs that waits. A notified one has a
  * part of the whole reserved. */
 static bool seems_held_by_pool(const struct trial *trial) {
     const struct pool_waiter *waiter = trial->request->waiter;
-    return is_gated_by_pool(trial) &&
+    return trial->is_gated &&
            (trial->is_closed ||
             (!(waiter && waiter->notified) &&
              pool_seems_closed(trial->reader->pool, trial->reader->snapshot, trial->best.gate)));
@@ -648,6 +642,7 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
     struct pool_reader *reader = trial->reader;
     const struct pool_request *request = trial->request;
     const struct profile *profile = trial->profile;
+    const struct pool_spec *spec = reader->snapshot->spec;
     struct pool_shortlist *best = &trial->best;
     trial->capacity_epoch =
         atomic_load_explicit(&reader->pool->capacity_epoch, memory_order_relaxed);
@@ -655,16 +650,19 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
     best->profile = profile;
     best->n = 0;
     best->most = 1 + request->n_fallbacks;
-    if (profile && profile_max_endpoints(profile) > best->most) {
-        best->most = profile_max_endpoints(profile);
-    }
+    uint32_t n_listed = profile ? profile_max_endpoints(profile) : 1;
+    best->is_list = n_listed > 1;
+    best->most = n_listed > best->most ? n_listed : best->most;
     best->candidates = NULL;
     best->reserved = request->waiter ? request->waiter->reserved : NULL;
     best->by_profile = false;
     best->n_filtered = 0;
     best->full = false;
     best->is_reduced = false;
-    best->check_full = trial->out->sheddable || reader->snapshot->spec->flow_control.on;
+    bool stops_when_full = trial->out->sheddable || spec->flow_control.on;
+    bool by_pool = pool_spec_is_by_pool(spec);
+    best->check_full = stops_when_full && !by_pool;
+    trial->is_gated = stops_when_full && by_pool && !request->is_admitted;
     best->gate = gate_of(trial);
     if (!trial->chosen) {
         return ST_OK;
@@ -706,8 +704,8 @@ static bool is_choice_current(const struct trial *trial) {
     if (trial->chosen && endpoint_is_avoided(best->endpoints[0]) && was_preferred(trial)) {
         return false; /* another request used up its window */
     }
-    const struct pool_spec *spec = trial->reader->snapshot->spec;
-    if (!trial->chosen || !spec->flow_control.on || pool_spec_is_by_pool(spec)) {
+    bool leaves_out = trial->reader->snapshot->spec->flow_control.on && best->check_full;
+    if (!trial->chosen || !leaves_out) {
         return true;
     }
     return best->full ? capacity_epoch == trial->capacity_epoch : !is_first_full(trial, NULL);
@@ -743,7 +741,7 @@ static enum attempt take_endpoint(struct trial *trial) {
     if (!is_choice_current(trial)) {
         return ATTEMPT_AGAIN;
     }
-    if (is_gated_by_pool(trial)) {
+    if (trial->is_gated) {
         bool is_closed = pool_is_gate_closed(pool, best->gate);
         if (is_closed && !best->full && !trial->is_closed) {
             trial->is_closed = true;
@@ -912,7 +910,7 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
         out->endpoints[i] = best->endpoints[i];
     }
     out->n_endpoints = best->n;
-    out->is_list = best->profile && profile_max_endpoints(best->profile) > 1;
+    out->is_list = best->is_list;
     out->picked_by = best->avoided      ? POOL_BY_LAST_RESORT
                      : best->by_profile ? POOL_BY_PROFILE
                                         : POOL_BY_LEAST_REQUESTS;

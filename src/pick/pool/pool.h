@@ -140,9 +140,9 @@ struct pool_request {
     struct pool_trace *trace;       /* filled in; NULL: not needed */
     struct pool_scores *scores;     /* likewise */
     struct str fairness_id;         /* for round robin in the queue; ptr NULL: none */
-    enum stage_role stage;          /* with a handler: what the endpoint is for */
     const struct endpoint *peer;    /* of an earlier stage that this one works with; NULL: none */
     const struct endpoint *fellow;  /* of an earlier stage, whichever; NULL: none */
+    enum stage_role stage;          /* with a handler: what the endpoint is for */
     bool may_hold;                  /* the pick may be put off (pick/pool/prefix/burst.h) */
     bool is_admitted;               /* an earlier stage was picked for: it is not refused by
                                        chance */
@@ -176,22 +176,22 @@ enum pool_picked_by {
 
 struct pool_pick {
     struct pool_ticket ticket;
-    bool is_held; /* with may_hold: there is capacity, and the request is to join the window before
-                     it picks again; the ticket is empty */
     /* The picked endpoint, then the next best, each once. Valid until this reader is refreshed or
      * picks again (the first as long as the ticket). */
     const struct endpoint *endpoints[1 + PROTOCOL_MAX_FALLBACKS];
     size_t n_endpoints;
-    bool is_list; /* the profile's picker wants all of them in the answer */
     enum pool_picked_by picked_by;
     uint32_t n_cached_tokens; /* with a handler or refuses_uncached: of the prompt, at the picked
                                  endpoint; estimate */
     struct str pool;          /* its name; empty: none. Valid as the endpoints are */
-    bool known_model;         /* the configuration has the model's name, or a rewrite for it */
     struct str target;        /* the model's name for the endpoint; ptr NULL: unchanged */
     enum pool_criticality criticality;
-    int64_t priority;    /* of the objective; without one, of the criticality */
+    bool is_list;        /* the profile's picker wants all endpoints in the answer */
+    bool is_held;        /* with may_hold: there is capacity, and the request is to join the window
+                         before it picks again; the ticket is empty */
+    bool known_model;    /* the configuration has the model's name, or a rewrite for it */
     bool sheddable;      /* the objective's priority is below 0; without an objective: Sheddable */
+    int64_t priority;    /* of the objective; without one, of the criticality */
     uint64_t generation; /* of the snapshot that was used */
 };
 

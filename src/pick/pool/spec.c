@@ -124,10 +124,3 @@ const char *pool_criticality_name(enum pool_criticality criticality) {
         [POOL_STANDARD] = "Standard", [POOL_CRITICAL] = "Critical", [POOL_SHEDDABLE] = "Sheddable"};
     return names[criticality];
 }
-
-int64_t pool_criticality_priority(enum pool_criticality criticality) {
-    static const int64_t priorities[] = {[POOL_STANDARD] = POOL_PRIORITY_STANDARD,
-                                         [POOL_CRITICAL] = POOL_PRIORITY_CRITICAL,
-                                         [POOL_SHEDDABLE] = POOL_PRIORITY_SHEDDABLE};
-    return priorities[criticality];
-}

@@ -291,6 +291,11 @@ bool pool_labels_match(struct pool_labels labels, struct pool_labels selector);
 /* "Critical" */
 const char *pool_criticality_name(enum pool_criticality criticality);
 /* That of requests without an objective. */
-int64_t pool_criticality_priority(enum pool_criticality criticality);
+static inline int64_t pool_criticality_priority(enum pool_criticality criticality) {
+    static const int64_t priorities[] = {[POOL_STANDARD] = POOL_PRIORITY_STANDARD,
+                                         [POOL_CRITICAL] = POOL_PRIORITY_CRITICAL,
+                                         [POOL_SHEDDABLE] = POOL_PRIORITY_SHEDDABLE};
+    return priorities[criticality];
+}
 
 #endif

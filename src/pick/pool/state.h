@@ -196,10 +196,14 @@ void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
 /* The same for all endpoints, up to a number of waiters. Returns: there is more to do, after the
  * lock was released. */
 bool pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications);
-/* Whether waiters exist and this endpoint is full, or its window is used up: then new capacity must
- * be announced. Where it had capacity before, no waiter waits for it, and the queues need not be
+/* Whether this endpoint is full, or its window is used up: then new capacity must be announced to
+ * waiters. Where it had capacity before, no waiter waits for it, and the queues need not be
  * searched. */
-bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint);
+bool pool_lacks_capacity(struct pool *pool, const struct endpoint *endpoint);
+/* The same where waiters exist: mostly there are none. */
+static inline bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint) {
+    return pool->flow.n_queued > 0 && pool_lacks_capacity(pool, endpoint);
+}
 /* The endpoint may have capacity now; `awaited`: pool_is_capacity_awaited before the change. */
 void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
                             struct pool_notifications *notifications);

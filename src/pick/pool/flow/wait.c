@@ -504,10 +504,9 @@ void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
     }
 }
 
-bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint) {
-    return pool->flow.n_queued > 0 &&
-           (pool->snapshot->ceilings || pool_spec_is_by_pool(pool->snapshot->spec) ||
-            endpoint_is_window_full(endpoint) || !has_capacity(pool, endpoint));
+bool pool_lacks_capacity(struct pool *pool, const struct endpoint *endpoint) {
+    return pool->snapshot->ceilings || pool_spec_is_by_pool(pool->snapshot->spec) ||
+           endpoint_is_window_full(endpoint) || !has_capacity(pool, endpoint);
 }
 
 void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,

@@ -236,7 +236,10 @@ static void match_assigned(const struct pool_reader *reader, const struct pool_p
 /* Of each used producer. */
 static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
                                                    const struct pool_request_needs *needs,
-                                                   struct pool_prompt *prompt, struct str model) {
+                                                   const struct pool_request *request,
+                                                   struct str model,
+                                                   const struct candidate_set *candidates) {
+    struct pool_prompt *prompt = request->prompt;
     uint64_t seed = prefix_table_seed(reader->pool->prefix_table);
     uint64_t salt = hash_text(model, seed) ^ prompt->text->salt;
     for (uint32_t used = needs->used_prefixes; used != 0; used &= used - 1) {
@@ -255,6 +258,9 @@ static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
         }
         find_matches(reader, &prompt->keys[i], out);
     }
+    if (needs->source.on && !request->fellow) {
+        prefix_source_choose(reader, needs, request, candidates);
+    }
 }
 
 void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
@@ -267,10 +273,7 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
         reader->media[i].n_items = reader->media[i].n = 0;
     }
     if (request->prompt && needs->used_prefixes != 0 && reader->pool->prefix_table) {
-        match_prompt(reader, needs, request->prompt, model);
-        if (needs->source.on && !request->fellow) {
-            prefix_source_choose(reader, needs, request, candidates);
-        }
+        match_prompt(reader, needs, request, model, candidates);
     }
 }
 

@@ -67,13 +67,6 @@ bool profile_is_least_requests(const struct profile *profile) {
            profile_max_endpoints(profile) == 1;
 }
 
-uint32_t profile_max_endpoints(const struct profile *profile) {
-    const struct profile_step *step = &profile->picker;
-    const struct picker_parameters *parameters =
-        step->plugin->has_max_endpoints ? step->parameters : NULL;
-    return parameters && parameters->max_endpoints > 1 ? parameters->max_endpoints : 1;
-}
-
 static bool has_filter(const struct profile *profile, const struct plugin *plugin) {
     for (size_t i = 0; i < profile->n_filters; i++) {
         if (profile->filters[i].plugin == plugin) {

@@ -41,7 +41,12 @@ enum status profile_collect_needs(struct profile *profile, struct error *err) SL
 bool profile_is_least_requests(const struct profile *profile);
 
 /* The number of endpoints that an answer names, where the protocol's settings say no more. */
-uint32_t profile_max_endpoints(const struct profile *profile);
+static inline uint32_t profile_max_endpoints(const struct profile *profile) {
+    const struct profile_step *step = &profile->picker;
+    const struct picker_parameters *parameters =
+        step->plugin->has_max_endpoints ? step->parameters : NULL;
+    return parameters && parameters->max_endpoints > 1 ? parameters->max_endpoints : 1;
+}
 
 /* What an author may not expect: that some request goes to an endpoint whatever its load is, or as
  * long as the bound of affinities (plugin.h) allows. Returns: NULL when there is nothing. */
