@@ -3,14 +3,13 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "events.h"
-#include "pick/pool/flow/wait.h"
+#include "pool.h"
 
 static const uint64_t SECOND_NS = 1000000000, MS_NS = 1000000;
 /* A server's: requests at a time, and the time of each. A failure takes FAIL_NS, a request that
@@ -21,7 +20,7 @@ static const uint64_t SERVICE_NS = 100000000, FAIL_NS = 1000000, HANG_NS = 20000
                       RETRY_NS = 20000000;
 /* Of the queue, in a flood; and the length of a hot prompt. */
 static const uint64_t MAX_WAIT_NS = 2000000000, TICK_NS = 100000000;
-enum { MAX_WAITING_PER_SERVER = 20, PROMPT_BYTES = 4096 };
+enum { MAX_WAITING_PER_SERVER = 20, PROMPT_BYTES = 4096, PREFIX_TABLE_BYTES = 16 << 20 };
 
 /* The status of a request that gets no response. */
 static const char NO_RESPONSE[] = "";
@@ -199,13 +198,6 @@ struct fault_run {
     uint32_t n_of_first;
 };
 
-static void check_status(enum status st, const struct error *err) {
-    if (st != ST_OK) {
-        fprintf(stderr, "simulate: %s\n", err->text);
-        exit(1);
-    }
-}
-
 /* ---- requests -------------------------------------------------------------------------------- */
 
 static bool is_during_fault(const struct fault_run *run, uint64_t now_ns) {
@@ -251,8 +243,8 @@ static void set_profile(const struct sim_fault_scenario *scenario, struct pool_s
     struct error err;
     spec->profile = scenario->made_profile;
     if (!spec->profile) {
-        check_status(sim_profile_make(sim_profile_find(name), spec->arena, &spec->profile, &err),
-                     &err);
+        sim_check(sim_profile_make(sim_profile_find(name), spec->arena, &spec->profile, &err),
+                  &err);
     }
 }
 
@@ -288,19 +280,8 @@ static struct pool_prompt *hot_prompt(struct fault_run *run) {
     return prompt;
 }
 
-static void ignore_wakeup(void *user) {
-    (void)user; /* after each event the notified ones are taken */
-}
-
 static void open_pool(struct fault_run *run) {
-    struct pool_spec *spec;
-    struct error err;
-    struct prefix_table *prefixes;
-    check_status(pool_new(&run->pool, &err), &err);
-    check_status(prefix_table_new((size_t)16 << 20, &prefixes, &err), &err);
-    pool_attach_prefix_table(run->pool, prefixes);
-    prefix_table_unref(prefixes);
-    spec = pool_spec_new();
+    struct pool_spec *spec = pool_spec_new();
     for (uint32_t i = 0; i < run->n_servers; i++) {
         static const struct pool_label zone = {STR("zone"), STR("a")};
         struct pool_spec_endpoint wanted = {
@@ -311,8 +292,7 @@ static void open_pool(struct fault_run *run) {
     if (run->scenario->flood) {
         set_flow_control(run, spec);
     }
-    check_status(pool_update(run->pool, &spec, &err), &err);
-    check_status(pool_reader_new(run->pool, 1, &run->reader, &err), &err);
+    sim_pool_open(spec, PREFIX_TABLE_BYTES, 1, &run->pool, &run->reader);
 }
 
 static struct endpoint *endpoint_of(struct fault_run *run, uint32_t server) {
@@ -686,11 +666,6 @@ static void process(struct fault_run *run, const struct sim_event *event) {
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static int compare_times(const void *a, const void *b) {
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
 static double at_99_percent(const uint64_t *times, uint32_t n) {
     uint64_t i = (uint64_t)n * 99 / 100;
     return (double)times[i] / 1e9;
@@ -710,7 +685,7 @@ static void sum_up(const struct fault_run *run, struct sim_fault_result *out) {
             times[out->n_good++] = request->ends_ns - request->arrives_ns;
         }
     }
-    qsort(times, out->n_good, sizeof(*times), compare_times);
+    sim_sort_times(times, out->n_good);
     out->p99_s = out->n_good > 0 ? at_99_percent(times, out->n_good) : 0;
     out->back_s = run->limited_ns > until_ns ? (double)(run->limited_ns - until_ns) / 1e9 : 0;
     free(times);
@@ -731,7 +706,7 @@ void sim_faults_run(const struct sim_fault_scenario *scenario, enum sim_judge ju
     clock_set_fake_ns(1);
     make_requests(run);
     open_arena(run);
-    pool_wakeup_init(&run->wakeup, ignore_wakeup, NULL);
+    sim_wakeup_init(&run->wakeup);
     open_pool(run);
     sim_events_add(&run->events, run->requests[0].arrives_ns, SIM_ARRIVAL, 0);
     bool scraped = scenario->scraped || judge == SIM_JUDGE_LLM_D;

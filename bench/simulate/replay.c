@@ -14,8 +14,7 @@
 #include "engine.h"
 #include "events.h"
 #include "pick/discovery/file/pool_file.h"
-#include "pick/pool/flow/wait.h"
-#include "pick/pool/pool.h"
+#include "pool.h"
 #include "rival.h"
 
 const char SIM_GUIDES_PATH[] = "tests/interop/pick/llm_d/guides.yaml";
@@ -77,13 +76,6 @@ struct replay {
     uint64_t queue_ttl_ns, queue_most;
 };
 
-static void check_status(enum status st, const struct error *err) {
-    if (st != ST_OK) {
-        fprintf(stderr, "simulate: %s\n", err->text);
-        exit(1);
-    }
-}
-
 /* ---- setup and teardown ---------------------------------------------------------------------- */
 
 static bool has_text(yyjson_val *config, const char *text) {
@@ -126,7 +118,7 @@ static struct pool_spec *read_spec(const struct replay *replay, yyjson_val *conf
     if (text.failed) {
         sim_no_memory();
     }
-    check_status(pool_file_parse(replay->setting->guide, buf_str(&text), &specs, &err), &err);
+    sim_check(pool_file_parse(replay->setting->guide, buf_str(&text), &specs, &err), &err);
     struct pool_spec *spec = specs.items[0];
     specs.items[0] = NULL;
     pool_specs_free(&specs);
@@ -135,20 +127,9 @@ static struct pool_spec *read_spec(const struct replay *replay, yyjson_val *conf
     return spec;
 }
 
-static void ignore_wakeup(void *user) {
-    (void)user; /* after each event the notified ones are taken */
-}
-
 static void open_pool(struct replay *replay, struct pool_spec *spec) {
-    struct prefix_table *prefixes;
-    struct error err;
-    check_status(pool_new(&replay->pool, &err), &err);
-    check_status(prefix_table_new(PREFIX_TABLE_BYTES, &prefixes, &err), &err);
-    pool_attach_prefix_table(replay->pool, prefixes);
-    prefix_table_unref(prefixes);
-    check_status(pool_update(replay->pool, &spec, &err), &err);
-    check_status(pool_reader_new(replay->pool, replay->setting->seed, &replay->reader, &err), &err);
-    pool_wakeup_init(&replay->wakeup, ignore_wakeup, NULL);
+    sim_pool_open(spec, PREFIX_TABLE_BYTES, replay->setting->seed, &replay->pool, &replay->reader);
+    sim_wakeup_init(&replay->wakeup);
 }
 
 /* The limits of the queue are those of the priority 0, as the picker reads them. */
@@ -169,7 +150,7 @@ static void open_rival(struct replay *replay, struct pool_spec *spec, yyjson_val
 static void open_replay(struct replay *replay) {
     const struct sim_replay_setting *setting = replay->setting;
     struct error err;
-    check_status(doc_load(DOC_YAML, SIM_GUIDES_PATH, &replay->guides, &err), &err);
+    sim_check(doc_load(DOC_YAML, SIM_GUIDES_PATH, &replay->guides, &err), &err);
     struct doc_node root = doc_root(replay->guides);
     yyjson_val *config = json_member(root.val, setting->guide);
     if (!config) {
@@ -546,13 +527,13 @@ static void process_event(struct replay *replay, const struct sim_event *event) 
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static int compare_times(const void *a, const void *b) {
-    double left = *(const double *)a, right = *(const double *)b;
-    return left < right ? -1 : left > right;
+static double seconds_of(uint64_t ns) {
+    return (double)ns / (double)SECOND_NS;
 }
 
 static void sum_times(const struct replay *replay, struct sim_replay_result *out) {
-    double *times = calloc(replay->workload.n_turns + 1, sizeof(*times)), sum = 0;
+    uint64_t *times = calloc(replay->workload.n_turns + 1, sizeof(*times));
+    double sum = 0;
     uint32_t n = 0;
     if (!times) {
         sim_no_memory();
@@ -560,15 +541,15 @@ static void sum_times(const struct replay *replay, struct sim_replay_result *out
     for (uint32_t i = 0; i < replay->workload.n_turns; i++) {
         const struct flight *flight = &replay->flights[i];
         if (flight->first_ns > 0) {
-            times[n] = (double)(flight->first_ns - flight->arrives_ns) / (double)SECOND_NS;
-            sum += times[n++];
+            times[n] = flight->first_ns - flight->arrives_ns;
+            sum += seconds_of(times[n++]);
         }
     }
-    qsort(times, n, sizeof(*times), compare_times);
+    sim_sort_times(times, n);
     out->mean_s = n > 0 ? sum / n : 0;
-    out->p50_s = times[n / 2];
-    out->p90_s = times[(uint64_t)n * 9 / 10];
-    out->p99_s = times[(uint64_t)n * 99 / 100];
+    out->p50_s = seconds_of(times[n / 2]);
+    out->p90_s = seconds_of(times[(uint64_t)n * 9 / 10]);
+    out->p99_s = seconds_of(times[(uint64_t)n * 99 / 100]);
     free(times);
 }
 
@@ -589,9 +570,8 @@ static bool is_clean(const struct replay *replay) {
 static void sum_up(const struct replay *replay, uint64_t now_ns, struct sim_replay_result *out) {
     uint64_t n_prompt = 0, n_computed = 0, most = 0, n_jobs = 0;
     uint32_t n_engines = 0;
-    *out = (struct sim_replay_result){.n = replay->workload.n_turns,
-                                      .ends_s = (double)now_ns / (double)SECOND_NS,
-                                      .is_clean = is_clean(replay)};
+    *out = (struct sim_replay_result){
+        .n = replay->workload.n_turns, .ends_s = seconds_of(now_ns), .is_clean = is_clean(replay)};
     for (uint32_t i = 0; i < replay->workload.n_turns; i++) {
         out->n_refused += replay->flights[i].refused;
         n_prompt += replay->flights[i].refused ? 0 : replay->workload.turns[i].n_prompt;

@@ -2,12 +2,12 @@
 #include "run.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/event/clock.h"
 #include "events.h"
+#include "pool.h"
 
 static const uint64_t SECOND_NS = 1000000000, MS_NS = 1000000;
 
@@ -33,32 +33,18 @@ struct run {
     uint32_t n_requests, n_ended;
 };
 
-static void check_status(enum status st, const struct error *err) {
-    if (st != ST_OK) {
-        fprintf(stderr, "simulate: %s\n", err->text);
-        exit(1);
-    }
-}
-
 /* ---- setup and teardown ---------------------------------------------------------------------- */
 
 static void open_pool(struct run *run) {
-    struct pool_spec *spec;
-    struct prefix_table *prefixes;
+    struct pool_spec *spec = pool_spec_new();
     struct error err;
-    check_status(pool_new(&run->pool, &err), &err);
-    check_status(prefix_table_new(PREFIX_TABLE_BYTES, &prefixes, &err), &err);
-    pool_attach_prefix_table(run->pool, prefixes);
-    prefix_table_unref(prefixes);
-    spec = pool_spec_new();
     for (uint32_t i = 0; i < run->setting->n_servers; i++) {
         struct pool_spec_endpoint wanted = {
             .address = {.family = 4, .port = 8000, .low = (10u << 24) + i}};
         pool_spec_add_endpoint(spec, &wanted);
     }
-    check_status(sim_profile_make(run->setting->profile, spec->arena, &spec->profile, &err), &err);
-    check_status(pool_update(run->pool, &spec, &err), &err);
-    check_status(pool_reader_new(run->pool, run->setting->seed, &run->reader, &err), &err);
+    sim_check(sim_profile_make(run->setting->profile, spec->arena, &spec->profile, &err), &err);
+    sim_pool_open(spec, PREFIX_TABLE_BYTES, run->setting->seed, &run->pool, &run->reader);
 }
 
 static void open_run(struct run *run) {
@@ -125,7 +111,7 @@ static void on_arrival(struct run *run, uint32_t index, uint64_t now_ns) {
             sim_no_memory();
         }
     }
-    check_status(pool_pick(run->reader, &asked, &pick, &err), &err);
+    sim_check(pool_pick(run->reader, &asked, &pick, &err), &err);
     if (asked.prompt) {
         pool_prompt_answered(run->reader, &run->prompt, pick.ticket.endpoint, true); /* at once */
     }
@@ -187,11 +173,6 @@ static void process_event(struct run *run, const struct sim_event *event) {
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static int compare_times(const void *a, const void *b) {
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
 static void sum_up(const struct run *run, struct sim_result *out) {
     uint64_t begin_ns = SECOND_NS + run->setting->seconds * 100 * MS_NS, n_hits = 0;
     uint64_t *waits = calloc(run->n_requests, sizeof(*waits));
@@ -211,7 +192,7 @@ static void sum_up(const struct run *run, struct sim_result *out) {
     for (uint32_t i = 0; i < run->setting->n_servers; i++) {
         n_hits += run->servers[i].n_hits;
     }
-    qsort(waits, out->n, sizeof(*waits), compare_times);
+    sim_sort_times(waits, out->n);
     out->mean_s = sum / out->n;
     out->p99_s = (double)waits[(uint64_t)out->n * 99 / 100] / 1e9;
     out->hits = (double)n_hits / run->n_requests;
