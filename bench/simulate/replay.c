@@ -78,16 +78,8 @@ struct replay {
 
 /* ---- setup and teardown ---------------------------------------------------------------------- */
 
-static bool has_text(yyjson_val *config, const char *text) {
-    size_t n;
-    char *json = yyjson_val_write(config, YYJSON_WRITE_NOFLAG, &n);
-    bool has = json && strstr(json, text);
-    free(json);
-    return has;
-}
-
-static void set_roles(struct replay *replay, yyjson_val *config) {
-    bool is_split = has_text(config, "\"prefill-filter\"");
+static void set_roles(struct replay *replay, const char *json) {
+    bool is_split = strstr(json, "\"prefill-filter\"");
     for (uint32_t i = 0; i < REPLAY_SERVERS; i++) {
         replay->roles[i] = !is_split ? 1u << STAGE_DECODE | 1u << STAGE_PREFILL
                            : i % 2   ? 1u << STAGE_PREFILL
@@ -97,14 +89,12 @@ static void set_roles(struct replay *replay, yyjson_val *config) {
 
 /* The configuration as the picker reads it, with the engines as its endpoints, whose loads are
  * scraped, as upstream's flags have it. */
-static struct pool_spec *read_spec(const struct replay *replay, yyjson_val *config) {
+static struct pool_spec *read_spec(const struct replay *replay, const char *json) {
     struct arena *arena = arena_new(NULL, 0);
     struct pool_specs specs;
     struct buf text;
     struct error err;
-    size_t n;
-    char *json = yyjson_val_write(config, YYJSON_WRITE_NOFLAG, &n);
-    if (!arena || !json) {
+    if (!arena) {
         sim_no_memory();
     }
     buf_init(&text, arena, 0);
@@ -123,7 +113,6 @@ static struct pool_spec *read_spec(const struct replay *replay, yyjson_val *conf
     specs.items[0] = NULL;
     pool_specs_free(&specs);
     arena_free(arena);
-    free(json);
     return spec;
 }
 
@@ -157,20 +146,21 @@ static void open_replay(struct replay *replay) {
         fprintf(stderr, "simulate: %s has no \"%s\"\n", SIM_GUIDES_PATH, setting->guide);
         exit(1);
     }
-    set_roles(replay, config);
+    char *json = yyjson_val_write(config, YYJSON_WRITE_NOFLAG, NULL);
     sim_workload_make(setting->workload, setting->size, setting->seed, &replay->workload);
     replay->flights = calloc(replay->workload.n_turns, sizeof(*replay->flights));
     replay->queue = calloc(replay->workload.n_turns + 1, sizeof(*replay->queue));
-    if (!replay->flights || !replay->queue) {
+    if (!json || !replay->flights || !replay->queue) {
         sim_no_memory();
     }
-    struct pool_spec *spec = read_spec(replay, config);
+    set_roles(replay, json);
+    struct pool_spec *spec = read_spec(replay, json);
     if (setting->chooser == CHOOSER_OURS) {
         open_pool(replay, spec);
     } else {
         open_rival(replay, spec, config);
     }
-    bool has_main = has_text(config, "\"cpu-prefix-cache-producer\"");
+    bool has_main = strstr(json, "\"cpu-prefix-cache-producer\"");
     uint64_t every_ns = setting->chooser == CHOOSER_OURS ? SCRAPE_NS : POLL_NS;
     for (uint32_t i = 0; i < REPLAY_SERVERS; i++) {
         sim_engine_init(&replay->engines[i], has_main ? MAIN_TOKENS : 0);
@@ -180,6 +170,7 @@ static void open_replay(struct replay *replay) {
     for (uint32_t i = 0; i < replay->workload.n_first; i++) {
         sim_events_add(&replay->events, replay->workload.turns[i].after_ns, SIM_ARRIVAL, i);
     }
+    free(json);
 }
 
 static void close_replay(struct replay *replay) {
@@ -203,7 +194,6 @@ static void close_replay(struct replay *replay) {
 /* ---- ours ------------------------------------------------------------------------------------ */
 
 static uint32_t index_of(const struct replay *replay, const struct flight *flight) {
-    (void)replay;
     return (uint32_t)(flight - replay->flights);
 }
 

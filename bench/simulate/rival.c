@@ -535,10 +535,6 @@ void rival_pick(struct rival *rival, const struct sim_text *text, const struct s
             out->n_tokens[role] = n_uncached(rival, out->servers[role], turn->n_prompt);
             server->n_requests++;
             server->n_tokens += (int64_t)out->n_tokens[role];
-        }
-    }
-    for (enum stage_role role = 0; role < N_STAGE_ROLES; role++) {
-        if (out->has_stage[role]) {
             record_prompt(rival, out->servers[role]);
         }
     }
