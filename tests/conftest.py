@@ -80,15 +80,15 @@ def client_server(client_models):
 
 @pytest.fixture
 def start_server(tmp_path):
-    """Starts servers of the test's own: start_server(flag, …, listen=…). They are ended with SIGTERM,
-    and checked, when the test has not ended them."""
+    """Starts servers of the test's own: start_server(flag, …, listen=…), of the class `kind`. They are ended with
+    SIGTERM, and checked, when the test has not ended them."""
     started = []
     counter = itertools.count()
 
-    def start(*args, **options):
+    def start(*args, kind=Server, **options):
         folder = tmp_path / f"server{next(counter)}"
         folder.mkdir()
-        started.append(Server(folder, args, **options))
+        started.append(kind(folder, args, **options))
         return started[-1]
     try:
         yield start
@@ -102,13 +102,13 @@ def start_server(tmp_path):
 
 @pytest.fixture
 def start_picker(tmp_path):
-    """The same of pickers: start_picker(pool, flag, …)."""
+    """The same of pickers: start_picker(pool, flag, …), of the class `kind`."""
     counter = itertools.count()
     with contextlib.ExitStack() as started:
-        def start(pool, *args, **options):
+        def start(pool, *args, kind=Picker, **options):
             folder = tmp_path / f"picker{next(counter)}"
             folder.mkdir()
-            return started.enter_context(Picker(folder, pool, args, **options))
+            return started.enter_context(kind(folder, pool, args, **options))
         yield start
 
 

@@ -1,6 +1,7 @@
 """`sluice tritonserver`: the command lines that people have for Triton start a server that Triton's own clients
 talk to, with Triton's defaults and what its flags promise."""
 import contextlib
+import functools
 import itertools
 import os
 import re
@@ -56,22 +57,8 @@ class TritonServer(Server):
 
 
 @pytest.fixture
-def start(tmp_path):
-    started = []
-
-    def begin(*args, **options):
-        folder = tmp_path / f"triton{len(started)}"
-        folder.mkdir()
-        started.append(TritonServer(folder, args, **options))
-        return started[-1]
-    try:
-        yield begin
-        for server in started:
-            if server.process.returncode is None:
-                server.stop()
-    finally:
-        for server in started:
-            server.kill()
+def start(start_server):
+    return functools.partial(start_server, kind=TritonServer)
 
 
 def free_port():

@@ -10,7 +10,6 @@ import pytest
 
 from lib import http1, otlp
 from lib.pick_client import Proxy, answer_body, answer_headers, body, endpoint_of, headers, set_headers
-from lib.picker import Picker
 from lib.server import run
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -23,26 +22,18 @@ CHAT = b'{"model":"llama","messages":[{"role":"user","content":"hello"}]}'
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(start_picker):
     """start(pool, collector, flag, …, VARIABLE=…): one of the test's own, with tracing."""
-    started = []
-
     def begin(pool, collector, *args, **variables):
-        folder = tmp_path / f"picker{len(started)}"
-        folder.mkdir()
         protocol = "http/protobuf" if isinstance(collector, otlp.Collector) else "grpc"
         endpoint = collector.url.removesuffix("/v1/traces") if collector else "http://127.0.0.1:1"
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, **ON, **variables}
-        started.append(Picker(folder, pool, ["--tracing", *args],
-                              prefix=["env", *(f"{name}={value}" for name, value in env.items())]))
-        return started[-1]
-    yield begin
-    try:
-        for picker in started:
-            picker.stop()
-    finally:
-        for picker in started:
-            picker.kill()
+        return start_picker(pool, "--tracing", *args, prefix=with_variables(env))
+    return begin
+
+
+def with_variables(env):
+    return ["env", *(f"{name}={value}" for name, value in env.items())]
 
 
 def traces(collector):
@@ -124,14 +115,15 @@ def test_traces_have_spans_of_a_request(start, protocol):
         picker.wait_until(lambda now: now['sluice_traces_total{result="written"}'] == 1, "a trace that was sent")
 
 
-def test_traces_are_not_sent_without_the_flag(tmp_path):
+def test_traces_are_not_sent_without_the_flag(start_picker):
     """The client's context is passed on by the proxy: nothing is set."""
     with otlp.Collector() as collector:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **ON}
-        with Picker(tmp_path, POOL, prefix=["env", *(f"{name}={value}" for name, value in env.items())]) as picker:
-            with Proxy(picker.grpc_addresses[0]) as proxy:
-                said = proxy.ask("/v1/chat/completions", fields={"traceparent": PARENT})
-            assert set(set_headers(said)) == {"x-gateway-destination-endpoint"}
+        picker = start_picker(POOL, prefix=with_variables(env))
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            said = proxy.ask("/v1/chat/completions", fields={"traceparent": PARENT})
+        assert set(set_headers(said)) == {"x-gateway-destination-endpoint"}
+        picker.stop()
         assert collector.n_asked == 0
 
 

@@ -1,6 +1,7 @@
 """`sluice pick` started as the manifests of the upstream project's picker start theirs: its flags, ports,
 probes and configuration. Only the ports are others (0: a free one), and endpoints stand on the command line."""
 import base64
+import functools
 import http.client
 import re
 import signal
@@ -64,22 +65,9 @@ def at_loopback(listened):
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(start_picker):
     """start(pool, flag, …): one of the test's own."""
-    started = []
-
-    def begin(pool, *args):
-        folder = tmp_path / f"picker{len(started)}"
-        folder.mkdir()
-        started.append(Dropped(folder, pool, args))
-        return started[-1]
-    yield begin
-    try:
-        for picker in started:
-            picker.stop()
-    finally:
-        for picker in started:
-            picker.kill()
+    return functools.partial(start_picker, kind=Dropped)
 
 
 def certificate_of(address):
