@@ -2,16 +2,14 @@
 learning what the proxy does. The messages come from proto/ext_proc.proto."""
 import functools
 import os
-import subprocess
-import tempfile
 import threading
 import time
 from concurrent import futures
 
 import grpc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from lib import http1
+from lib.protos import classes_of
 from lib.server import ROOT
 
 PACKAGE = "envoy.service.ext_proc.v3"
@@ -23,13 +21,7 @@ NAMESPACE = "envoy.lb"
 @functools.cache
 def classes():
     """name → class of each message in the file."""
-    with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["protoc", f"-I{os.path.join(ROOT, 'proto')}",
-                        f"--descriptor_set_out={out.name}", "ext_proc.proto"], check=True)
-        files = descriptor_pb2.FileDescriptorSet.FromString(out.read())
-    pool = descriptor_pool.DescriptorPool()
-    found = message_factory.GetMessages(files.file, pool=pool)
-    return {name.removeprefix(PACKAGE + "."): kind for name, kind in found.items()}
+    return classes_of(os.path.join(ROOT, "proto", "ext_proc.proto"), PACKAGE)
 
 
 # ---- answers -------------------------------------------------------------------------------------

@@ -5,15 +5,13 @@ import http.server
 import json
 import os
 import re
-import subprocess
-import tempfile
 import threading
 from concurrent import futures
 
 import grpc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from lib import http1
+from lib.protos import classes_of
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
@@ -55,12 +53,7 @@ FORM = {"resourceSpans": [{"resource": {"attributes": ATTRIBUTES},
 @functools.cache
 def classes():
     """name → class of each message in otlp.proto."""
-    folder = os.path.dirname(__file__)
-    with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["protoc", f"-I{folder}", f"--descriptor_set_out={out.name}", "otlp.proto"], check=True)
-        files = descriptor_pb2.FileDescriptorSet.FromString(out.read())
-    found = message_factory.GetMessages(files.file, pool=descriptor_pool.DescriptorPool())
-    return {name.removeprefix("otlp."): kind for name, kind in found.items()}
+    return classes_of(os.path.join(os.path.dirname(__file__), "otlp.proto"), "otlp")
 
 
 def json_of_value(value):
@@ -101,9 +94,10 @@ def json_of_request(body):
 
 
 class Taken:
-    """What a collector was sent."""
+    """What a collector was sent, and what it answers."""
 
-    def __init__(self):
+    def __init__(self, answers, said):
+        self.answers, self.said = list(answers), list(said)
         self.problems = []
         self.requests = []  # those taken: resource attributes, spans
         self.fields = []    # of each request: header fields or metadata, by name
@@ -124,13 +118,15 @@ class Taken:
             assert self.changed.wait_for(lambda: self.problems or fits(), patience), self.requests
         assert not self.problems, self.problems
 
+    def __enter__(self):
+        return self
+
 
 class Collector(Taken):
     """`answers`: statuses to begin with, and fields for them; then 200. `said`: the bodies of those that take."""
 
     def __init__(self, answers=(), said=()):
-        super().__init__()
-        self.answers, self.said = list(answers), list(said)
+        super().__init__(answers, said)
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
@@ -177,9 +173,6 @@ class Collector(Taken):
                 return 400, {}
             return 200, {}
 
-    def __enter__(self):
-        return self
-
     def __exit__(self, *_):
         self.server.shutdown()
         self.server.server_close()
@@ -190,8 +183,7 @@ class GrpcCollector(Taken):
     """Over gRPC. `answers`: status codes to begin with; then OK. `said`: the messages of those that take."""
 
     def __init__(self, answers=(), said=()):
-        super().__init__()
-        self.answers, self.said = list(answers), list(said)
+        super().__init__(answers, said)
         self.server = grpc.server(futures.ThreadPoolExecutor(4))
         handler = grpc.unary_unary_rpc_method_handler(self.export)
         service, _, method = EXPORT[1:].rpartition("/")
@@ -212,9 +204,6 @@ class GrpcCollector(Taken):
                 self.problems.append(why)
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, "malformed")
             return self.said.pop(0) if self.said else b""
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.server.stop(http1.PATIENCE).wait()  # those that are being answered first
