@@ -7,9 +7,9 @@ import re
 
 from lib import kube_picker, manifests, metrics
 from lib.envoy import Envoy
-from lib.kube import free_port
 from lib.load import Load
 from lib.picker import Picker
+from lib.ports import free_port
 from lib.server import Server
 
 MODEL = "id_fp32"

@@ -6,7 +6,6 @@ import concurrent.futures
 import itertools
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from lib import http1
 from lib.certificates import Identity
 from lib.kube_client import Client
 from lib.kube_crds import definitions
+from lib.ports import free_ports
 from lib.server import ROOT
 
 ETCD = os.path.join(ROOT, ".deps", "sysroot", "usr", "bin", "etcd")
@@ -25,21 +25,6 @@ SERVICE_ACCOUNTS = "system:serviceaccount"
 # The least of a line for each request of a service account: who asked for what, and what was said.
 AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
          "rules": [{"level": "Metadata", "userGroups": [SERVICE_ACCOUNTS + "s"]}, {"level": "None"}]}
-
-
-def free_port():
-    """A port that nobody listens on, and that the system gives to none who ask for any: both programs must
-    be told theirs, and keep it when they start again."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-        end = int(file.read().split()[0])
-    while True:
-        port = random.randrange(10240, end)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
 
 
 def write(folder, name, data):
@@ -109,7 +94,7 @@ class Cluster:
     def start_somewhere(self):
         """Another port is tried when somebody was faster."""
         for attempts_left in reversed(range(3)):
-            self.port, self.etcd_port, peer_port = free_port(), free_port(), free_port()
+            self.port, self.etcd_port, peer_port = free_ports(3)
             self.url = f"https://127.0.0.1:{self.port}"
             self.etcd = Process(os.path.join(self.folder, "etcd.log"), self.etcd_command(peer_port))
             self.api = Process(os.path.join(self.folder, "api.log"), self.api_command())

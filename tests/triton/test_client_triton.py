@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,6 +13,7 @@ import urllib.request
 import pytest
 
 from lib import http1, server
+from lib.ports import free_ports
 from lib.tls_client import Pki
 from lib.tls_proxy import TlsProxy, make_certificate
 
@@ -22,11 +22,6 @@ MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 TRITON = os.environ["TRITON"]
 START_S = 120
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -55,7 +50,7 @@ def triton(http, grpc, log, *options, models=MODELS, key=""):
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     with triton(*ports, tmp_path_factory.mktemp("triton") / "log"):
         yield {"http": f"http://127.0.0.1:{ports[0]}", "grpc": f"grpc://127.0.0.1:{ports[1]}"}
 
@@ -81,7 +76,7 @@ def guarded(tmp_path_factory):
     """A Triton that wants a key for health and metadata, over HTTP and over gRPC, where it has TLS."""
     folder = tmp_path_factory.mktemp("guarded")
     pki = Pki(folder)
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     (folder / "models").mkdir()
     with triton(*ports, folder / "log", "--http-restricted-api=health,metadata:authorization=Bearer my-own-key",
                 "--grpc-restricted-protocol=metadata:key=my-own-key", "--grpc-use-ssl=true",
@@ -120,7 +115,7 @@ def test_health_with_a_key_over_tls(guarded, tmp_path):
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_reconnect(protocol, tmp_path):
     """One client; the server is stopped, started again, killed, and started again, between two calls."""
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     (tmp_path / "models").mkdir()
 
     def start():

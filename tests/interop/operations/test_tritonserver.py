@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 
 import numpy
@@ -17,6 +16,7 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from lib import http1, repository
+from lib.ports import free_port, free_ports
 from lib.server import SANITIZER, Server, binary
 
 FREE_PORTS = ("--http-port=0", "--grpc-port=0", "--metrics-port=0")
@@ -61,12 +61,6 @@ def start(start_server):
     return functools.partial(start_server, kind=TritonServer)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def assert_infers(server, model="id_fp32"):
     """Over HTTP and gRPC, with Triton's clients; and the metrics count it."""
     for module, protocol in ((tritonclient.http, "http"), (tritonclient.grpc, "grpc")):
@@ -98,7 +92,8 @@ MANIFESTS = {
 
 @pytest.mark.parametrize("manifest", MANIFESTS)
 def test_manifest_arguments_start_a_server(start, repositories, manifest):
-    line = MANIFESTS[manifest].format(models=repositories("default"), http=free_port(), grpc=free_port())
+    http, grpc = free_ports(2)
+    line = MANIFESTS[manifest].format(models=repositories("default"), http=http, grpc=grpc)
     server = start(*line.split(), "--metrics-port=0").wait_ready()
     assert_infers(server)
 
@@ -248,7 +243,8 @@ def test_restricted_api_bad_value_is_refused(start, repositories, text, reason):
 
 
 def test_two_servers_share_a_port(start, repositories):
-    ports = [f"--http-port={free_port()}", f"--grpc-port={free_port()}", "--metrics-port=0"]
+    http, grpc = free_ports(2)
+    ports = [f"--http-port={http}", f"--grpc-port={grpc}", "--metrics-port=0"]
     shared = ["--reuse-http-port=true", "--reuse-grpc-port=true"]
     for server in [start("--model-repository", repositories("default"), *ports, *shared) for _ in range(2)]:
         server.wait_ready()
