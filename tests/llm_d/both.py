@@ -14,6 +14,7 @@ import yaml
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from lib import http1, pick_client  # noqa: E402
 from lib.ext_proc import DESTINATION, NAMESPACE  # noqa: E402
+from lib.ports import free_ports  # noqa: E402
 from lib.server import binary  # noqa: E402
 
 MODES = "FULL_DUPLEX_STREAMED FULL_DUPLEX_STREAMED"
@@ -31,8 +32,12 @@ class Refused(Exception):
 
 # ---- the configuration ---------------------------------------------------------------------------------
 
-def with_file(config, path):
-    """With the endpoints of a file. Older routers know v1alpha1 only: what both versions have is as there."""
+def with_endpoints(config, endpoints, folder):
+    """With these (of fleet.py), in a file of that folder. Older routers know v1alpha1 only: what both versions have is
+    as there."""
+    path = folder / "endpoints.yaml"
+    path.write_text(yaml.safe_dump({"endpoints": [
+        {"name": one.name, "address": one.address, "port": str(one.port), "labels": one.labels} for one in endpoints]}))
     config = copy.deepcopy(config)
     config["apiVersion"] = "llm-d.ai/v1alpha1"
     config["plugins"] = [plugin for plugin in config["plugins"] if plugin["type"] != "file-discovery"]
@@ -59,16 +64,6 @@ def with_lists(config):
 
 # ---- the two programs ---------------------------------------------------------------------------------
 
-def free_ports(n):
-    held = [socket.socket() for _ in range(n)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
-
-
 @contextlib.contextmanager
 def started(command, port, log):
     """In the foreground, until it listens. Raises Refused with the end of its log."""
@@ -89,26 +84,23 @@ def started(command, port, log):
 
 
 @contextlib.contextmanager
-def theirs(router, config, folder, interval, flags=()):
+def serving(name, program, config, folder, interval):
+    """Yields a proxy of the picker that the program's words start. Files in the folder have that name."""
     grpc_port, health, metrics = free_ports(3)
-    path = folder / "theirs.yaml"
+    path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(with_lists(config), sort_keys=False))
-    command = [router, "--config-file", str(path), f"--grpc-port={grpc_port}", f"--grpc-health-port={health}",
-               f"--metrics-port={metrics}", f"--refresh-metrics-interval={interval}", "--emit-endpoint-scores",
-               "--enable-pprof=false", "--v=0", *FLAGS, *flags]
-    with started(command, grpc_port, folder / "theirs.log"), Picker("llm-d-router", grpc_port) as picker:
-        yield picker
+    command = [*program, "--config-file", str(path), f"--grpc-port={grpc_port}", f"--grpc-health-port={health}",
+               f"--metrics-port={metrics}", f"--refresh-metrics-interval={interval}", "--emit-endpoint-scores", *FLAGS]
+    with started(command, grpc_port, folder / f"{name}.log"), pick_client.Proxy(f"127.0.0.1:{grpc_port}") as proxy:
+        yield proxy
 
 
-@contextlib.contextmanager
-def ours(config, folder, interval, flags=()):
-    grpc_port, health, metrics = free_ports(3)
-    path = folder / "ours.yaml"
-    path.write_text(yaml.safe_dump(with_lists(config), sort_keys=False))
-    command = [binary(), "pick", "--config-file", str(path), f"--grpc-port={grpc_port}", f"--grpc-health-port={health}",
-               f"--metrics-port={metrics}", f"--refresh-metrics-interval={interval}", "--emit-endpoint-scores", *FLAGS, *flags]
-    with started(command, grpc_port, folder / "ours.log"), Picker("sluice", grpc_port) as picker:
-        yield picker
+def theirs(router, config, folder, interval):
+    return serving("theirs", [router, "--enable-pprof=false", "--v=0"], config, folder, interval)
+
+
+def ours(config, folder, interval):
+    return serving("ours", [binary(), "pick"], config, folder, interval)
 
 
 # ---- requests -----------------------------------------------------------------------------------------
@@ -117,31 +109,33 @@ class Answer:
     """`endpoints`: of the destination, the best first; empty where `status` refuses. `scores`: by endpoint, where given.
     `stages`: the headers for sidecars. `headers`: all others that are set, `body`: of a refusal."""
 
-    def __init__(self, said):
-        kind = said.WhichOneof("response")
+    def __init__(self, status=0, body=""):
         self.endpoints, self.scores, self.stages, self.headers = [], {}, {}, {}
-        self.status, self.body = 0, ""
-        held = getattr(said, kind)
-        if kind == "immediate_response":
-            self.status, self.body = held.status.code, held.body.decode(errors="replace")
-            mutation = held.headers
-        else:
-            mutation = held.response.header_mutation
-        for option in mutation.set_headers:
-            self.headers[option.header.key.lower()] = (option.header.raw_value.decode() or option.header.value)
-        self.stages = {name: self.headers.pop(name) for name in STAGE_HEADERS if name in self.headers}
-        self.endpoints = [one for one in self.headers.pop(DESTINATION, "").split(",") if one]
-        fields = said.dynamic_metadata.fields[NAMESPACE].struct_value.fields
-        if SCORES in fields:
-            self.scores = {name: value.number_value for name, value in fields[SCORES].struct_value.fields.items()}
+        self.status, self.body = status, body
+
+
+def answer_of(said):
+    kind = said.WhichOneof("response")
+    held = getattr(said, kind)
+    if kind == "immediate_response":
+        found, mutation = Answer(held.status.code, held.body.decode(errors="replace")), held.headers
+    else:
+        found, mutation = Answer(), held.response.header_mutation
+    for option in mutation.set_headers:
+        found.headers[option.header.key.lower()] = (option.header.raw_value.decode() or option.header.value)
+    found.stages = {name: found.headers.pop(name) for name in STAGE_HEADERS if name in found.headers}
+    found.endpoints = [one for one in found.headers.pop(DESTINATION, "").split(",") if one]
+    fields = said.dynamic_metadata.fields[NAMESPACE].struct_value.fields
+    if SCORES in fields:
+        found.scores = {name: value.number_value for name, value in fields[SCORES].struct_value.fields.items()}
+    return found
 
 
 class Request:
     """A stream of a proxy with full-duplex bodies. `hint`: the endpoints it may be sent to, in all messages, as Envoy."""
 
-    def __init__(self, proxy, path, fields, data, hint):
-        self.hint = hint
-        head = pick_client.headers(path, fields={"content-type": "application/json", **fields}, end=data is None,
+    def __init__(self, proxy, path="/v1/completions", fields=None, data=b"{}", hint=None):
+        head = pick_client.headers(path, fields={"content-type": "application/json", **(fields or {})}, end=data is None,
                                    config=MODES, hint=hint)
         self.stream = proxy.stream(head)
         if data is not None:
@@ -152,11 +146,11 @@ class Request:
 
     def answer(self):
         """What the picker said to the headers, when it has taken the whole request."""
-        said = Answer(self.stream.next())
+        said = answer_of(self.stream.next())
         if self.has_body and not said.status:
             while not self.is_last(message := self.stream.next()):
                 if message.WhichOneof("response") == "immediate_response":
-                    return Answer(message)
+                    return answer_of(message)
         return said
 
     @staticmethod
@@ -167,7 +161,7 @@ class Request:
     def respond(self, status=200, data=b'{"usage":{"prompt_tokens":1,"completion_tokens":1}}', fields=None):
         """The endpoint's response, whole. Returns: the headers that the picker set on it."""
         self.stream.send(pick_client.answer_headers(status, fields={"content-type": "application/json", **(fields or {})}))
-        said = Answer(self.stream.next())
+        said = answer_of(self.stream.next())
         self.stream.send(pick_client.answer_body(data, end=True))
         self.stream.next()
         self.stream.close()
@@ -177,34 +171,16 @@ class Request:
         self.stream.reset()
 
 
-class Picker:
-    def __init__(self, name, port):
-        self.name = name
-        self.proxy = pick_client.Proxy(f"127.0.0.1:{port}")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.proxy.channel.close()
-
-    def request(self, path="/v1/completions", fields=None, data=b"{}", hint=None):
-        return Request(self.proxy, path, fields or {}, data, hint)
-
-
 def ask_both(pickers, **request):
     """Returns: requests and answers of both. A stream that ends without an answer is one with a status of 0 and the gRPC
     status as its body."""
-    requests = [picker.request(**request) for picker in pickers]
+    requests = [Request(picker, **request) for picker in pickers]
     answers = []
     for one in requests:
         try:
             answers.append(one.answer())
         except grpc.RpcError as error:
-            ended = Answer.__new__(Answer)
-            ended.endpoints, ended.scores, ended.stages, ended.headers = [], {}, {}, {}
-            ended.status, ended.body = 0, f"gRPC {error.code().name}: {error.details()}"
-            answers.append(ended)
+            answers.append(Answer(0, f"gRPC {error.code().name}: {error.details()}"))
         except StopIteration:
             raise SystemExit("a picker ended a stream without an answer") from None
     return requests, answers

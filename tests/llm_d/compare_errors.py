@@ -89,9 +89,7 @@ def main():
                 "waiting": i, "running": i, "kv": 0.1 * i, "block": 16, "blocks": 4000, "max_lora": 1, "loras": "",
                 "waiting_loras": ""}) for i, role in enumerate(("decode", "prefill", "decode"))]
             server.serves(endpoints)
-            (folder / "endpoints.yaml").write_text(both.yaml.safe_dump({"endpoints": [
-                {"name": one.name, "address": one.address, "port": str(one.port), "labels": one.labels} for one in endpoints]}))
-            whole = both.with_file(config, folder / "endpoints.yaml")
+            whole = both.with_endpoints(config, endpoints, folder)
             pickers = (stack.enter_context(both.theirs(options.router, whole, folder, "200ms")),
                        stack.enter_context(both.ours(whole, folder, "200ms")))
             compare_picks.wait_for_scrapes(server, endpoints, (False, True))

@@ -148,7 +148,7 @@ def meet_again(pickers, pool, request, answers, requests):
     for one in requests:
         one.respond()
     for picker, hint in zip(pickers, hints):
-        again = picker.request(hint=hint, **request)
+        again = both.Request(picker, hint=hint, **request)
         if not again.answer().endpoints:
             again.reset()
             return False
@@ -265,10 +265,7 @@ def compare(router, config, n_pools, seed):
                      for number in range(first, min(n_pools, first + at_once))]
             endpoints = [endpoint for pool in pools for endpoint in pool.endpoints]
             server.serves(endpoints)
-            (folder / "endpoints.yaml").write_text(both.yaml.safe_dump({"endpoints": [
-                {"name": one.name, "address": one.address, "port": str(one.port), "labels": one.labels}
-                for one in endpoints]}))
-            whole = both.with_file(config, folder / "endpoints.yaml")
+            whole = both.with_endpoints(config, endpoints, folder)
             try:
                 own = stack.enter_context(both.ours(whole, folder, INTERVAL))
                 upstream = stack.enter_context(both.theirs(router, whole, folder, INTERVAL))

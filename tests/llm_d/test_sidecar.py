@@ -5,15 +5,13 @@ import contextlib
 import http.server
 import json
 import os
-import socket
-import subprocess
 import threading
-import time
 
+import both
 import pytest
 
-from lib import http1
 from lib.gateway import Gateway
+from lib.ports import free_port
 
 SIDECAR = os.environ["LLM_D_SIDECAR"]
 CONFIGS = ("full-duplex.yaml", "buffered.yaml")
@@ -86,23 +84,11 @@ class Model:
 @contextlib.contextmanager
 def sidecar(model, folder):
     """In front of that server. Yields its address."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    with open(os.path.join(folder, f"{model.name}.log"), "wb") as log:
-        process = subprocess.Popen([SIDECAR, f"--port={port}", f"--model-server-port={model.server.server_port}",
-                                    "--secure-proxy=false", "--kv-connector=nixlv2"], stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + http1.PATIENCE
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None and time.monotonic() < deadline, "the sidecar does not listen"
-            time.sleep(0.02)
+    port = free_port()
+    command = [SIDECAR, f"--port={port}", f"--model-server-port={model.server.server_port}", "--secure-proxy=false",
+               "--kv-connector=nixlv2"]
+    with both.started(command, port, os.path.join(folder, f"{model.name}.log")):
         yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @pytest.fixture(scope="module")
