@@ -15,6 +15,12 @@ def n_ready(numbers):
                if name.startswith("sluice_pick_pool_endpoints{") and 'state="ready"' in name)
 
 
+def n_waiting(numbers):
+    """Requests in the queues of flow control, of all pools and priorities."""
+    return sum(value for name, value in numbers.items()
+               if name.startswith("inference_extension_flow_control_queue_size{"))
+
+
 class Picker(Server):
     """A running picker. `folder` is the test's own; log and ready file go there. `pool` is the text of
     its configuration, which `write_pool` changes later."""
@@ -83,6 +89,10 @@ class Picker(Server):
     def wait_ready_endpoints(self, n):
         """Its checks of health have found so many."""
         return self.wait_until(lambda now: n_ready(now) == n, f"{n} endpoints that are ready")
+
+    def wait_waiting(self, n):
+        """So many requests wait in its queues."""
+        return self.wait_until(lambda now: n_waiting(now) == n, f"{n} requests that wait")
 
     def wait_streams(self, n):
         """So many requests are between their headers and the end of their answer."""

@@ -15,7 +15,7 @@ from lib.gateway import Gateway
 from lib.metric_pages import MetricPages
 from lib.pick_client import (PROCESS, Proxy, answer_body, answer_headers, body, endpoint_of, headers, refusal_of,
                              set_headers)
-from lib.picker import Picker
+from lib.picker import Picker, n_waiting
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = f"""
@@ -38,11 +38,6 @@ FAIRNESS = "x-gateway-inference-fairness-id"
 OBJECTIVE = "x-gateway-inference-objective"
 
 
-def waiting(numbers):
-    return sum(value for name, value in numbers.items()
-               if name.startswith("inference_extension_flow_control_queue_size{"))
-
-
 @pytest.fixture
 def start(tmp_path):
     """start(pool): a picker that ends well, with nothing waiting and nothing in flight."""
@@ -59,12 +54,8 @@ def start(tmp_path):
         yield begin
         for picker in started:
             if picker.process.poll() is None:
-                assert waiting(picker.wait_at_rest()) == 0
+                assert n_waiting(picker.wait_at_rest()) == 0
             picker.stop()
-
-
-def wait_waiting(picker, n):
-    return picker.wait_until(lambda now: waiting(now) == n, f"{n} requests that wait")
 
 
 def fill(proxy, n=2):
@@ -84,10 +75,10 @@ def finish(stream):
 def queue(picker, proxy, *requests):
     """One after the other, each once the one before it waits. Returns: their streams."""
     streams = []
-    before = waiting(picker.numbers())
+    before = n_waiting(picker.numbers())
     for path, fields in requests:
         streams.append(proxy.stream(headers(path, fields=fields)))
-        wait_waiting(picker, before + len(streams))
+        picker.wait_waiting(before + len(streams))
     return streams
 
 
@@ -134,7 +125,7 @@ def test_pool_as_a_whole_is_full_wherever_its_requests_are(start):
         busy = [proxy.stream(headers(PATH, hint=A)) for _ in range(4)]
         assert [endpoint_of(stream.next()) for stream in busy] == [A] * 4
         late = proxy.stream(headers(PATH, hint=B))
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         assert "saturation of the whole: 1\n" in http1.request(picker.metrics_address, "GET",
                                                                "/debug/state").body.decode()
         finish(busy.pop())
@@ -244,7 +235,7 @@ def test_queue_full_of_low_priority_makes_place(start):
         for stream in (queued.pop(), queued.pop()):
             status, said, text = refusal_of(stream.next())
             assert status == 429 and said[REASON] == "rejected-saturated" and "took the place of this one" in text
-        wait_waiting(picker, 8)
+        picker.wait_waiting(8)
         status, _, text = proxy.refuse(PATH, fields={FAIRNESS: "mallory"})
         assert status == 429 and "8 requests are waiting" in text
         finish(busy[0])
@@ -265,7 +256,7 @@ def test_queue_disconnect_passes_slot_on(start):
         busy = fill(proxy)
         queued = queue(picker, proxy, *[(PATH, {})] * 4)
         queued[1].reset()
-        wait_waiting(picker, 3)
+        picker.wait_waiting(3)
         busy[0].reset()
         queued[0].reset()
         assert endpoint_of(queued[2].next()) in (A, B)
@@ -287,12 +278,12 @@ def test_queue_of_many_ends_with_its_proxy(start):
         for _ in range(n):
             stream, head = connection.open(h2.call_fields(PROCESS.encode()))
             connection.send(head + h2.frame(h2.DATA, 0, stream, waiting_one))
-        wait_waiting(picker, n)
+        picker.wait_waiting(n)
         return connection
     with Proxy(picker.grpc_addresses[0]) as proxy:
         stream, = fill(proxy, 1)
         crowd().abort()
-        wait_waiting(picker, 0)
+        picker.wait_waiting(0)
         finish(stream)
         assert proxy.pick(PATH) == A
     picker.wait_at_rest()
@@ -432,13 +423,13 @@ def test_queue_model_in_body(start, config):
         stream = proxy.stream(headers("/v1/completions", config=config))
         if config == DUPLEX:
             stream.send(body(text[:3500]))
-            wait_waiting(picker, 1)
+            picker.wait_waiting(1)
             stream.send(body(text[3500:]), body(b"more", end=True))
             stream.send()
         elif config.startswith("BUFFERED"):
             assert set_headers(stream.next()) == {}
             stream.send(body(text, end=True))
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         finish(busy[0])
         said = stream.next()
         assert endpoint_of(said) in (A, B)
@@ -461,7 +452,7 @@ def test_queue_long_body_is_bounded(start):
     with Proxy(picker.grpc_addresses[0]) as proxy:
         busy = fill(proxy)
         stream = proxy.stream(headers(PATH, config=DUPLEX), *[body(piece)] * n, body(b"", end=True))
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         numbers = picker.wait_until(lambda now: now["sluice_pick_held_bytes"] > 100000, "a body that is held")
         assert numbers["sluice_pick_held_bytes"] < 200000
         finish(busy[0])
@@ -481,7 +472,7 @@ def test_queue_bytes_over_limit_is_429(start):
     with Proxy(picker.grpc_addresses[0]) as proxy:
         busy = fill(proxy)
         stream = proxy.stream(headers(PATH, config=DUPLEX))
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         stream.send(*[body(b"x" * 60000)] * 30)
         status, said, text = refusal_of(stream.next())
         assert status == 429 and said[REASON] == "rejected-saturated" and "1048576 bytes" in text
@@ -499,7 +490,7 @@ def test_queue_local_reply_leaves_queue(start):
         assert queued[0].next().WhichOneof("response") == "response_headers"
         assert queued[0].close() == []
         assert queued[1].close() == []
-        wait_waiting(picker, 0)
+        picker.wait_waiting(0)
         for one in busy:
             finish(one)
 
@@ -510,7 +501,7 @@ def test_queue_full_subset_does_not_block_others(start):
         first = proxy.stream(headers(PATH, hint=A))
         assert endpoint_of(first.next()) == A
         narrow = proxy.stream(headers(PATH, hint=A))
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         second = proxy.stream(headers(PATH))
         assert endpoint_of(second.next()) == B
         both = queue(picker, proxy, (PATH, {}))
@@ -529,7 +520,7 @@ def test_queue_pool_growth_admits(start):
         queued = queue(picker, proxy, *[(PATH, {})] * 3)
         picker.write_pool(POOL.replace(f", {B}]", f", {B}, 10.0.0.3:8000]"))
         assert endpoint_of(queued[0].next()) == "10.0.0.3:8000"
-        wait_waiting(picker, 2)
+        picker.wait_waiting(2)
         picker.write_pool("\n".join(line for line in POOL.split("\n") if not line.startswith("flow_control")))
         for stream in queued[1:]:
             assert endpoint_of(stream.next()) in (A, B)
@@ -563,7 +554,7 @@ def test_queue_scraped_load_admits(start):
             f'sluice_pick_endpoint_waiting_requests{{endpoint="{server.address}"}}') == 5, "a load")
         with Proxy(picker.grpc_addresses[0]) as proxy:
             stream = proxy.stream(headers("/v1/completions"))
-            wait_waiting(picker, 1)
+            picker.wait_waiting(1)
             page = http1.request(picker.metrics_address, "GET", "/debug/pick?path=/v1/completions").body.decode()
             assert "queued: every endpoint is full (queue_depth)" in page
             server.says("vllm:num_requests_waiting 0\n")
@@ -579,7 +570,7 @@ def test_queue_many_fairness_ids(start):
     with Proxy(picker.grpc_addresses[0]) as proxy:
         busy = fill(proxy)
         queued = [proxy.stream(headers(PATH, fields={FAIRNESS: f"{i}" + "x" * 2000})) for i in range(300)]
-        wait_waiting(picker, 300)
+        picker.wait_waiting(300)
         state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
         assert "of 300 fairness ids" in state
         assert proxy.refuse(PATH, fields={FAIRNESS: "late"})[0] == 429
@@ -670,7 +661,7 @@ def test_queue_full_of_a_flood_takes_others_with_envoy(tmp_path, crowd, other):
         return re.sub(r" *- {remove: x-[a-z-]*-(inference-objective|inference-fairness-id)}\n", "", text)
 
     def waiting_now(gateway):
-        return gateway.picker.wait_until(lambda now: waiting(now) == 4, "a full queue")
+        return gateway.picker.wait_waiting(4)
 
     def args_of(fields):
         return [arg for name, value in fields.items() for arg in ("-H", f"{name}: {value}")]

@@ -9,6 +9,7 @@ from lib import h2, http1
 from lib.ext_proc import classes
 from lib.metric_pages import MetricPages
 from lib.pick_client import PROCESS, Proxy, answer_headers, body, endpoint_of, headers, refusal_of
+from lib.picker import n_waiting
 
 pytestmark = pytest.mark.plain
 
@@ -18,18 +19,9 @@ FLOW = "saturation: {max_in_flight: 1}\nflow_control: {max_wait: 10m}\n"
 DUPLEX = "FULL_DUPLEX_STREAMED FULL_DUPLEX_STREAMED"
 
 
-def waiting(numbers):
-    return sum(value for name, value in numbers.items()
-               if name.startswith("inference_extension_flow_control_queue_size{"))
-
-
 @pytest.fixture
 def start(start_picker):
     return lambda pool, *args: start_picker(pool, *QUICK, *args)
-
-
-def wait_waiting(picker, n):
-    return picker.wait_until(lambda now: waiting(now) == n, f"{n} requests that wait")
 
 
 def ask(proxy, **options):
@@ -51,11 +43,11 @@ def test_queue_removed_endpoint_refuses_its_subset(start):
         for where, stream in busy.items():
             assert endpoint_of(stream.next()) == where
         narrow, other = ask(proxy, hint=A), ask(proxy, hint=B)
-        wait_waiting(picker, 2)
+        picker.wait_waiting(2)
         picker.write_pool(f"endpoints: [{B}]\n{FLOW}")
         status, _, text = refusal_of(narrow.next())
         assert status == 503 and "is in the pool and ready" in text
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         finish(busy[B])
         assert endpoint_of(other.next()) == B
         finish(other)
@@ -80,7 +72,7 @@ def test_queue_removed_pool_serves_waiting(start):
         queued = []
         for n in range(4):
             queued.append(of("a"))
-            wait_waiting(picker, n + 1)
+            picker.wait_waiting(n + 1)
         picker.write_pool(pools_of("b"))
         picker.wait_until(lambda now: 'sluice_pick_pool_generation{pool="a"}' not in now, "a pool that has gone")
         assert refusal_of(of("a").next())[0] == 404
@@ -89,7 +81,7 @@ def test_queue_removed_pool_serves_waiting(start):
         picker.wait_until(lambda now: 'sluice_pick_pool_generation{pool="a"}' in now, "a pool that has come")
         fresh = of("a")
         assert endpoint_of(fresh.next()) == A  # it knows nothing of the other's
-        assert waiting(picker.numbers()) == 0
+        assert n_waiting(picker.numbers()) == 0
         finish(busy)
         for stream in (queued[0], queued[2]):
             assert endpoint_of(stream.next()) == A
@@ -111,7 +103,7 @@ def test_queue_stale_load_admits(start):
             f'sluice_pick_endpoint_waiting_requests{{endpoint="{server.address}"}}') == 5, "a load")
         with Proxy(picker.grpc_addresses[0]) as proxy:
             stream = ask(proxy)
-            wait_waiting(picker, 1)
+            picker.wait_waiting(1)
             server.says("", "hang")
             assert endpoint_of(stream.next()) == server.address
             finish(stream)
@@ -132,7 +124,7 @@ def test_queue_stale_load_admits_body_sent_with_headers(start):
             sent = [headers("/v1/completions", config=DUPLEX), body(b'{"model": "digits"}', end=True)]
             data = b"".join(h2.message(message.SerializeToString()) for message in sent)
             connection.send(frames + h2.frame(h2.DATA, 0, stream, data))
-            wait_waiting(picker, 1)
+            picker.wait_waiting(1)
             server.says("", "hang")
             said = connection.streams[stream]
             connection.run_until(said.messages)
@@ -149,13 +141,13 @@ def test_queue_small_body_pieces_count_overhead(start):
         busy = ask(proxy)
         assert endpoint_of(busy.next()) == A
         stream = ask(proxy, config=DUPLEX)
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         stream.send(*[body(b"x")] * 1000)
         status, _, text = refusal_of(stream.next())
         assert status == 429 and "1048576 bytes" in text
-        wait_waiting(picker, 0)
+        picker.wait_waiting(0)
         queued = ask(proxy, config=DUPLEX)
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         assert "1 request queued" in http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
         finish(busy)
         assert endpoint_of(queued.next()) == A
@@ -171,7 +163,7 @@ def test_queue_admits_many_at_once(start):
         busy = ask(proxy)
         assert endpoint_of(busy.next()) == A
         queued = [ask(proxy) for _ in range(n)]
-        wait_waiting(picker, n)
+        picker.wait_waiting(n)
         picker.write_pool(f"endpoints: [{A}]\nsaturation: {{max_in_flight: {n + 1}}}\nflow_control: {{max_wait: 10m}}\n")
         for stream in queued:
             assert endpoint_of(stream.next()) == A
@@ -191,9 +183,9 @@ def test_queue_drain_timeout_cuts_off_waiting(start):
         busy = [ask(proxies[0]), ask(proxies[1])]
         assert {endpoint_of(stream.next()) for stream in busy} == {A, B}
         first = ask(proxies[2])
-        wait_waiting(picker, 1)
+        picker.wait_waiting(1)
         queued = [ask(proxies[n % 4], config=DUPLEX if n % 2 else "NONE NONE") for n in range(24)]
-        wait_waiting(picker, 25)
+        picker.wait_waiting(25)
         for stream in queued[1::2]:
             stream.send(*[body(b"x" * 1000)] * 10)
         picker.signal()

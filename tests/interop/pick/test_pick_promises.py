@@ -74,8 +74,7 @@ def test_metrics_that_stop_do_not_stop_requests(start_picker):
         picker.wait_loads(N_SERVERS)
         proxies = open_proxies(stack, picker)
         first = proxies[0].stream(headers("/v1/models"))
-        picker.wait_until(lambda now: any(value == 1 for name, value in now.items() if name.startswith(
-            "inference_extension_flow_control_queue_size{")), "a request that waits")
+        picker.wait_waiting(1)
         for page in pages:
             page.says("", "hang")
         assert endpoint_of(first.next()) in servers

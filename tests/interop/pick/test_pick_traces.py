@@ -215,20 +215,16 @@ def test_traces_have_a_span_for_a_wait(start):
     """One that goes on, and one whose client leaves."""
     with otlp.GrpcCollector() as collector:
         picker = start(QUEUE, collector)
-
-        def queued(n):
-            picker.wait_until(lambda now: sum(value for name, value in now.items()
-                                              if name.startswith("llm_d_epp_flow_control_queue_size{")) == n, "waits")
         with Proxy(picker.grpc_addresses[0]) as proxy:
             first = proxy.stream(headers("/v1/completions"))
             first.next()
             second = proxy.stream(headers("/v1/completions", fields={"x-gateway-inference-fairness-id": "team",
                                                                        "x-gateway-inference-objective": "spare"}))
-            queued(1)
+            picker.wait_waiting(1)
             third = proxy.stream(headers("/v1/completions"))
-            queued(2)
+            picker.wait_waiting(2)
             third.reset()
-            queued(1)
+            picker.wait_waiting(1)
             first.reset()
             assert endpoint_of(second.next()) == A
             second.reset()
