@@ -15,25 +15,20 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 @pytest.mark.parametrize("config", ["headers-only.yaml", "buffered.yaml", "full-duplex.yaml"])
 def test_envoy_servers_continue_the_trace(tmp_path, monkeypatch, config):
     body = json.dumps({"model": "m", "prompt": "hello"}).encode()
-    with otlp.GrpcCollector() as collector:
+    with otlp.GrpcCollector() as collector, echo.three() as servers:
         for name, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_TRACES_SAMPLER_ARG": "0",
                             "OTEL_BSP_SCHEDULE_DELAY": "10"}.items():
             monkeypatch.setenv(name, value)
-        servers = [echo.Echo(f"server{i}") for i in range(3)]
+        addresses = [server.address for server in servers]
+        gateway = Gateway(tmp_path, config, addresses, args=["--tracing"],
+                          change=lambda _: f"endpoints: {json.dumps(addresses)}\nmodels: [{{name: m}}]\n")
         try:
-            addresses = [server.address for server in servers]
-            gateway = Gateway(tmp_path, config, addresses, args=["--tracing"],
-                              change=lambda _: f"endpoints: {json.dumps(addresses)}\nmodels: [{{name: m}}]\n")
-            try:
-                said = gateway.ask("/v1/completions", "-H", f"traceparent: {PARENT}", "-H", "tracestate: a=b", body=body)
-                told = said["headers"]["traceparent"]
-                alone = gateway.ask("/v1/completions", body=body)["headers"]["traceparent"]
-                gateway.stop()
-            finally:
-                gateway.kill()
+            said = gateway.ask("/v1/completions", "-H", f"traceparent: {PARENT}", "-H", "tracestate: a=b", body=body)
+            told = said["headers"]["traceparent"]
+            alone = gateway.ask("/v1/completions", body=body)["headers"]["traceparent"]
+            gateway.stop()
         finally:
-            for server in servers:
-                server.close()
+            gateway.kill()
         collector.wait(lambda: len(collector.spans()) == 4, http1.PATIENCE)
         spans = {span["name"]: span for span in collector.spans()}
         request, server = spans["gateway.request"], spans["text_completion m" if config != "headers-only.yaml" else
