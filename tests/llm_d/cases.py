@@ -8,11 +8,14 @@ DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu")
 
 
+NO_STEPS = ("-producer", "-handler", "-decider", "-extractor")
+
+
 def profile(*plugins, weights=None):
     """A configuration of one profile with these plugins, in their order. A plugin is a type, or one with parameters."""
     listed = [plugin if isinstance(plugin, dict) else {"type": plugin} for plugin in plugins]
-    steps = [{"pluginRef": plugin.get("name", plugin["type"])} for plugin in listed if not plugin["type"].endswith(
-        ("-producer", "-handler", "-decider", "-extractor"))]
+    steps = [{"pluginRef": plugin.get("name", plugin["type"])} for plugin in listed
+             if not plugin["type"].endswith(NO_STEPS)]
     for step, weight in zip(steps, weights or ()):
         step["weight"] = weight
     return {"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig", "plugins": listed,
@@ -29,7 +32,7 @@ def disagg(decider, decode, prefill, **more):
                      plugin("disagg-profile-handler", deciders={"prefill": decider if isinstance(decider, str)
                                                                 else decider["type"]}, **more))
     config["schedulingProfiles"] = [
-        {"name": name, "plugins": [{"pluginRef": one} for one in (f"{name}-filter", *steps)]}
+        {"name": name, "plugins": [{"pluginRef": one} for one in (f"{name}-filter", *steps) if not one.endswith(NO_STEPS)]}
         for name, steps in (("decode", decode), ("prefill", prefill))]
     return config
 
@@ -83,7 +86,7 @@ PLUGINS = {
         {"metric": "running-requests", "maxValue": 6}, {"metric": "active-requests", "maxValue": 1}]),
         "running-requests-size-scorer"),
     "default-scorers": profile("queue-scorer", "kv-cache-utilization-scorer", "prefix-cache-scorer", weights=(2, 2, 3)),
-    "random-picker": profile("label-selector-filter-name", "random-picker"),
+    "random-picker": profile(plugin("label-selector-filter", matchLabels={"zone": "z1"}), "random-picker"),
     "weighted-random-picker": profile("decode-filter", "queue-scorer", "weighted-random-picker"),
     "disagg-always": disagg("always-disagg-pd-decider", ("queue-scorer",), ("kv-cache-utilization-scorer",)),
     "disagg-prefix": disagg(plugin("prefix-based-pd-decider", nonCachedTokens=100),
@@ -94,9 +97,6 @@ PLUGINS = {
                               ("topology-extractor", "topology-affinity-filter", "topology-affinity-scorer",
                                "kv-cache-utilization-scorer")),
 }
-PLUGINS["random-picker"] = profile(plugin("label-selector-filter", matchLabels={"zone": "z1"}), "random-picker")
-for step in PLUGINS["disagg-topology"]["schedulingProfiles"]:
-    step["plugins"] = [one for one in step["plugins"] if one["pluginRef"] != "topology-extractor"]
 
 
 def published():
