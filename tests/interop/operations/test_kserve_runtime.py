@@ -13,7 +13,7 @@ from lib.server import ROOT, binary
 RUNTIME = os.path.join(ROOT, "deploy", "kserve", "runtime.yaml")
 NAME = "digits"
 
-# What is at the storage's address: the files, of which MODEL is a model. `links`: as a modelcar has it.
+# What is at the storage's address: the files, of which MODEL is a model.
 LAYOUTS = {
     "file": ["model.onnx=MODEL"],
     "version": ["1/model.onnx=MODEL"],

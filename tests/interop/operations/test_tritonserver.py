@@ -15,8 +15,8 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from lib import http1, repository
-from lib.ports import free_port, free_ports
+from lib import http1, metrics, repository
+from lib.ports import free_ports
 from lib.server import SANITIZER, Server, binary
 
 FREE_PORTS = ("--http-port=0", "--grpc-port=0", "--metrics-port=0")
@@ -61,17 +61,20 @@ def start(start_server):
     return functools.partial(start_server, kind=TritonServer)
 
 
+def tensor_of(module, value):
+    tensor = module.InferInput("INPUT0", list(value.shape), "FP32")
+    tensor.set_data_from_numpy(value)
+    return tensor
+
+
 def assert_infers(server, model="id_fp32"):
     """Over HTTP and gRPC, with Triton's clients; and the metrics count it."""
     for module, protocol in ((tritonclient.http, "http"), (tritonclient.grpc, "grpc")):
         value = numpy.array([1, 2, 3], numpy.float32)
-        tensor = module.InferInput("INPUT0", [3], "FP32")
-        tensor.set_data_from_numpy(value)
         with contextlib.closing(module.InferenceServerClient(server.at(protocol))) as client:
             assert client.is_server_ready() and client.is_model_ready(model)
-            assert (client.infer(model, [tensor]).as_numpy("OUTPUT0") == value).all()
-    page = http1.request(server.at("metrics"), "GET", "/metrics").body.decode()
-    assert re.search(rf'^nv_inference_request_success{{model="{model}",version="1"}} 2$', page, re.M)
+            assert (client.infer(model, [tensor_of(module, value)]).as_numpy("OUTPUT0") == value).all()
+    assert metrics.read(server.at("metrics"))[f'nv_inference_request_success{{model="{model}",version="1"}}'] == 2
 
 
 # The arguments as they are in manifests, with the folder and the ports of the test.
@@ -194,9 +197,7 @@ def test_log_file_is_reopened(start, repositories, tmp_path):
 
 def test_log_levels_are_switched_one_by_one(start, repositories):
     server = start("--model-repository", repositories("default"), "--log-info=false", "--log-warning=true", *FREE_PORTS)
-    port = free_port()
-    noisy = start("--model-repository", repositories("default"), "--log-verbose=1", f"--http-port={port}",
-                  "--grpc-port=0", "--metrics-port=0").wait_ready()
+    noisy = start("--model-repository", repositories("default"), "--log-verbose=1", *FREE_PORTS).wait_ready()
     assert " DEBUG " in noisy.log_text() or noisy.log_text().count(" INFO ") > 0
     assert " INFO " not in server.log_text()
 
@@ -221,8 +222,7 @@ def test_restricted_api_needs_its_header(start, repositories):
         assert refused.value.status() == "StatusCode.UNAVAILABLE"
         assert refused.value.message() == ("This protocol is restricted, expecting header"
                                            " 'triton-grpc-protocol-infer-key'")
-        tensor = tritonclient.grpc.InferInput("INPUT0", [1], "FP32")
-        tensor.set_data_from_numpy(numpy.zeros(1, numpy.float32))
+        tensor = tensor_of(tritonclient.grpc, numpy.zeros(1, numpy.float32))
         with pytest.raises(InferenceServerException):
             client.infer("id_fp32", [tensor])
         open_header = {"triton-grpc-protocol-infer-key": "open"}
@@ -258,10 +258,8 @@ def test_old_grpc_connection_is_told_to_go(start, repositories):
                    "--grpc-max-connection-age-grace=60000").wait_ready()
 
     def accepted():
-        page = http1.request(server.at("metrics"), "GET", "/metrics").body.decode()
-        return int(float(re.search(r"^sluice_accepted_connections_total (\S+)$", page, re.M).group(1)))
-    tensor = tritonclient.grpc.InferInput("INPUT0", [1], "FP32")
-    tensor.set_data_from_numpy(numpy.zeros(1, numpy.float32))
+        return metrics.read(server.at("metrics"))["sluice_accepted_connections_total"]
+    tensor = tensor_of(tritonclient.grpc, numpy.zeros(1, numpy.float32))
     own, before = itertools.count(1), accepted()
     with contextlib.closing(tritonclient.grpc.InferenceServerClient(server.at("grpc"))) as client:
         def has_new_connections():
@@ -283,8 +281,7 @@ def test_http_limit_is_of_http_alone(start, repositories):
     server = start("--model-repository", repositories("default"), "--http-max-input-size=1000", *FREE_PORTS).wait_ready()
     value = numpy.zeros(1000, numpy.float32)
     for module, protocol in ((tritonclient.http, "http"), (tritonclient.grpc, "grpc")):
-        tensor = module.InferInput("INPUT0", [1000], "FP32")
-        tensor.set_data_from_numpy(value)
+        tensor = tensor_of(module, value)
         with contextlib.closing(module.InferenceServerClient(server.at(protocol))) as client:
             if protocol == "http":
                 with pytest.raises(InferenceServerException) as refused:
@@ -292,14 +289,8 @@ def test_http_limit_is_of_http_alone(start, repositories):
                 assert refused.value.status() == "413"
             else:
                 assert client.infer("id_fp32", [tensor]).as_numpy("OUTPUT0").size == 1000
-    assert_infers_http_small(server)
-
-
-def assert_infers_http_small(server):
     with contextlib.closing(tritonclient.http.InferenceServerClient(server.at("http"))) as client:
-        tensor = tritonclient.http.InferInput("INPUT0", [1], "FP32")
-        tensor.set_data_from_numpy(numpy.zeros(1, numpy.float32))
-        client.infer("id_fp32", [tensor])
+        client.infer("id_fp32", [tensor_of(tritonclient.http, numpy.zeros(1, numpy.float32))])
 
 
 @pytest.mark.parametrize("args, env, says", [
