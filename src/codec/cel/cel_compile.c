@@ -320,24 +320,6 @@ static struct cel_node *read_number(struct parser *self, bool negative) {
     return literal(self, value);
 }
 
-static void add_utf8(struct buf *out, uint32_t code) {
-    if (code < 0x80) {
-        buf_add_char(out, (char)code);
-    } else if (code < 0x800) {
-        buf_add_char(out, (char)(0xc0 | code >> 6));
-        buf_add_char(out, (char)(0x80 | (code & 0x3f)));
-    } else if (code < 0x10000) {
-        buf_add_char(out, (char)(0xe0 | code >> 12));
-        buf_add_char(out, (char)(0x80 | (code >> 6 & 0x3f)));
-        buf_add_char(out, (char)(0x80 | (code & 0x3f)));
-    } else {
-        buf_add_char(out, (char)(0xf0 | code >> 18));
-        buf_add_char(out, (char)(0x80 | (code >> 12 & 0x3f)));
-        buf_add_char(out, (char)(0x80 | (code >> 6 & 0x3f)));
-        buf_add_char(out, (char)(0x80 | (code & 0x3f)));
-    }
-}
-
 /* After a backslash. */
 static void read_escape(struct parser *self, struct buf *out) {
     static const char names[] = "abfnrtv\\\"'`?", values[] = "\a\b\f\n\r\t\v\\\"'`?";
@@ -345,6 +327,7 @@ static void read_escape(struct parser *self, struct buf *out) {
     const char *found = c != '\0' ? strchr(names, c) : NULL;
     size_t n = (c | 0x20) == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     uint32_t code = 0;
+    char bytes[UTF8_MAX_BYTES];
     self->at++;
     if (found) {
         buf_add_char(out, values[found - names]);
@@ -365,7 +348,7 @@ static void read_escape(struct parser *self, struct buf *out) {
         fail(self, "invalid escape in a text");
         return;
     }
-    add_utf8(out, code);
+    buf_add(out, bytes, utf8_encode(code, bytes));
 }
 
 /* At the quote. */

@@ -90,26 +90,12 @@ static enum json_string_event put_byte(struct json_string_decoder *text, char c)
     return JSON_STRING_BYTES;
 }
 
-/* A continuation byte with the low six bits of `code`. */
-static char utf8_tail_byte(uint32_t code) {
-    return (char)(0x80 | (code & 0x3f));
-}
-
 static enum json_string_event put_code(struct json_string_decoder *text, uint32_t code) {
-    if (code < 0x80) {
+    if (code < 0x80) { /* most: quotes and line breaks */
         return put_byte(text, (char)code);
     }
-    if (code < 0x800) {
-        put_byte(text, (char)(0xc0 | code >> 6));
-    } else if (code < 0x10000) {
-        put_byte(text, (char)(0xe0 | code >> 12));
-        put_byte(text, utf8_tail_byte(code >> 6));
-    } else {
-        put_byte(text, (char)(0xf0 | code >> 18));
-        put_byte(text, utf8_tail_byte(code >> 12));
-        put_byte(text, utf8_tail_byte(code >> 6));
-    }
-    return put_byte(text, utf8_tail_byte(code));
+    text->n_out = (uint8_t)utf8_encode(code, text->out);
+    return JSON_STRING_BYTES;
 }
 
 /* A character above U+FFFF is a pair of escapes. */

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/utf8.h"
+
 /* Skips a value: a string up to its closing quote, an object or array up to its last bracket. Of
  * nested values only brackets are counted, so that depth and size take no memory. The grammar is
  * not checked. */
@@ -50,7 +52,7 @@ struct json_string_decoder {
     uint8_t escape; /* expected next: 0 no escape, 1 to 4 that many hexadecimal digits, 5 the letter
                        of an escape */
     uint8_t n_out;
-    char out[4];
+    char out[UTF8_MAX_BYTES];
     const char *error_text;
 };
 

@@ -42,6 +42,31 @@ size_t utf8_char_len(const void *data, size_t n_bytes) {
     return n_bytes >= 4 && is_four_byte_sequence(p) ? 4 : 0;
 }
 
+/* A continuation byte with the low six bits of `code`. */
+static char tail_byte(uint32_t code) {
+    return (char)(0x80 | (code & 0x3f));
+}
+
+size_t utf8_encode(uint32_t code, char out[UTF8_MAX_BYTES]) {
+    size_t n = 0;
+    if (code < 0x80) {
+        out[n++] = (char)code;
+        return n;
+    }
+    if (code < 0x800) {
+        out[n++] = (char)(0xc0 | code >> 6);
+    } else if (code < 0x10000) {
+        out[n++] = (char)(0xe0 | code >> 12);
+        out[n++] = tail_byte(code >> 6);
+    } else {
+        out[n++] = (char)(0xf0 | code >> 18);
+        out[n++] = tail_byte(code >> 12);
+        out[n++] = tail_byte(code >> 6);
+    }
+    out[n++] = tail_byte(code);
+    return n;
+}
+
 size_t utf8_valid_prefix(const void *data, size_t n_bytes) {
     const unsigned char *p = data;
     size_t at = 0;

@@ -1,4 +1,5 @@
-/* Validation of strict UTF-8: no overlong forms, no surrogates, no code point above U+10FFFF. */
+/* Strict UTF-8, validated and written: no overlong forms, no surrogates, no code point above
+ * U+10FFFF. */
 #ifndef SLUICE_CORE_BASE_UTF8_H
 #define SLUICE_CORE_BASE_UTF8_H
 
@@ -10,6 +11,9 @@
 /* Returns: the length (1 to 4) of the character at the front of `data`; 0 when there is none or it
  * is not well formed within `n_bytes`. */
 size_t utf8_char_len(const void *data, size_t n_bytes);
+enum { UTF8_MAX_BYTES = 4 };
+/* Writes the character of `code`, at most U+10FFFF and no surrogate. Returns: its length. */
+size_t utf8_encode(uint32_t code, char out[UTF8_MAX_BYTES]);
 /* Returns: whether the character of `n_bytes` is a control character: C0, DEL, or C1, which
  * terminals obey too, and which UTF-8 writes as C2 80 to C2 9F. */
 static inline bool utf8_is_control(const void *character, size_t n_bytes) {

@@ -106,6 +106,22 @@ static void utf8_char_len_agrees_with_definition(void **state) {
     }
 }
 
+/* Every character is written as the definition reads it. */
+static void utf8_encode_agrees_with_definition(void **state) {
+    (void)state;
+    for (uint32_t code = 0; code <= 0x10ffff; code += code == 0xd7ff ? 0x801 : 1) {
+        char text[UTF8_MAX_BYTES];
+        size_t n = utf8_encode(code, text);
+        uint32_t read = (unsigned char)text[0] & (n == 1 ? 0x7fu : 0x7fu >> n);
+        for (size_t i = 1; i < n; i++) {
+            read = read << 6 | ((unsigned char)text[i] & 0x3f);
+        }
+        if (slow_next((const unsigned char *)text, n) != n || read != code) {
+            fail_msg("U+%04X became %zu bytes, U+%04X", code, n, read);
+        }
+    }
+}
+
 /* One byte that is not ASCII, at each place of a text of each length. */
 static void utf8_is_ascii_finds_any_high_byte(void **state) {
     (void)state;
@@ -134,6 +150,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(utf8_valid_prefix_at_every_offset),
         cmocka_unit_test(utf8_char_len_agrees_with_definition),
+        cmocka_unit_test(utf8_encode_agrees_with_definition),
         cmocka_unit_test(utf8_is_ascii_finds_any_high_byte),
         cmocka_unit_test(utf8_empty_text_is_valid),
     };

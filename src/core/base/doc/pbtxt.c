@@ -93,27 +93,10 @@ static unsigned take_digits(struct pbtxt_reader *reader, int base, unsigned max,
 
 /* ---- strings ("String Literals") ------------------------------------------------------------- */
 
-static void add_utf8(struct buf *out, uint32_t code) {
-    if (code < 0x80) {
-        buf_add_char(out, (char)code);
-    } else if (code < 0x800) {
-        buf_add_char(out, (char)(0xc0 | code >> 6));
-        buf_add_char(out, (char)(0x80 | (code & 0x3f)));
-    } else {
-        if (code < 0x10000) {
-            buf_add_char(out, (char)(0xe0 | code >> 12));
-        } else {
-            buf_add_char(out, (char)(0xf0 | code >> 18));
-            buf_add_char(out, (char)(0x80 | (code >> 12 & 0x3f)));
-        }
-        buf_add_char(out, (char)(0x80 | (code >> 6 & 0x3f)));
-        buf_add_char(out, (char)(0x80 | (code & 0x3f)));
-    }
-}
-
 /* After "\u" or "\U". Two "\u" with a surrogate pair are one character. */
 static enum status read_code_point(struct pbtxt_reader *reader, char letter, struct buf *out) {
     uint32_t code, low;
+    char bytes[UTF8_MAX_BYTES];
     unsigned n = letter == 'u' ? 4 : 8;
     if (take_digits(reader, 16, n, &code) != n) {
         return doc_parse_error(reader->source, reader->line,
@@ -130,7 +113,7 @@ static enum status read_code_point(struct pbtxt_reader *reader, char letter, str
         return doc_parse_error(reader->source, reader->line, "U+%04X is no character",
                                (unsigned)code);
     }
-    add_utf8(out, code);
+    buf_add(out, bytes, utf8_encode(code, bytes));
     return ST_OK;
 }
 
