@@ -6,6 +6,7 @@
 
 #include "codec/cel/cel_program.h"
 #include "core/base/buf.h"
+#include "core/base/hex.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 
@@ -246,19 +247,12 @@ static struct cel_node *literal(struct parser *self, struct cel_value value) {
 
 /* ---- literals -------------------------------------------------------------------------------- */
 
-static bool is_hex_digit(char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-static uint32_t hex_value(char c) {
-    return (uint32_t)(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
-}
-
 static bool read_hex(struct parser *self, uint64_t *out) {
     size_t n = 0;
+    int digit;
     *out = 0;
-    for (self->at += 2; is_hex_digit(peek(self, 0)); self->at++) {
-        *out = *out << 4 | hex_value(peek(self, 0));
+    for (self->at += 2; (digit = hex_value(peek(self, 0))) >= 0; self->at++) {
+        *out = *out << 4 | (uint64_t)digit;
         n += n > 0 || *out > 0;
     }
     return n <= 16;
@@ -295,7 +289,7 @@ static struct cel_node *read_number(struct parser *self, bool negative) {
     size_t start = self->at;
     uint64_t magnitude = 0;
     bool is_hex =
-        peek(self, 0) == '0' && (peek(self, 1) | 0x20) == 'x' && is_hex_digit(peek(self, 2));
+        peek(self, 0) == '0' && (peek(self, 1) | 0x20) == 'x' && hex_value(peek(self, 2)) >= 0;
     bool fits = !is_hex || read_hex(self, &magnitude);
     if (!is_hex) {
         skip_digits(self);
@@ -341,8 +335,9 @@ static void read_escape(struct parser *self, struct buf *out) {
     code = is_octal ? code | (uint32_t)(c - '0') << 6 : 0;
     bool fits = is_octal || n > 0;
     for (size_t i = 0; fits && i < n; i++, self->at++) {
-        fits = is_hex_digit(peek(self, 0));
-        code = code << 4 | (fits ? hex_value(peek(self, 0)) : 0);
+        int digit = hex_value(peek(self, 0));
+        fits = digit >= 0;
+        code = code << 4 | (fits ? (uint32_t)digit : 0);
     }
     if (!fits || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
         fail(self, "invalid escape in a text");

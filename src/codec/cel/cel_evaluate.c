@@ -426,16 +426,16 @@ static enum status combine(struct evaluation *self, const struct cel_node *node,
 
 static enum status choose(struct evaluation *self, const struct cel_node *node,
                           struct cel_value *out) {
-    struct cel_value condition[2] = {{.type = CEL_NULL}, {.type = CEL_NULL}};
-    enum status st = eval(self, node->operands[0], &condition[0]);
+    struct cel_value condition = {.type = CEL_NULL};
+    enum status st = eval(self, node->operands[0], &condition);
     if (st != ST_OK) {
         return st;
     }
-    if (condition[0].type != CEL_BOOL) {
+    if (condition.type != CEL_BOOL) {
         return error_set(self->err, ST_BAD_ANSWER, "no such overload: a condition of type %s",
-                         cel_type_name(condition[0].type));
+                         cel_type_name(condition.type));
     }
-    return eval(self, node->operands[condition[0].boolean ? 1 : 2], out);
+    return eval(self, node->operands[condition.boolean ? 1 : 2], out);
 }
 
 /* ---- all operations -------------------------------------------------------------------------- */
