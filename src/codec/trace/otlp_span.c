@@ -2,9 +2,6 @@
  * numbers. */
 #include "codec/trace/otlp_span.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "codec/json/tree.h"
 #include "codec/protobuf/pb.h"
 #include "core/base/hex.h"
@@ -26,23 +23,13 @@ static void add_hex(struct json_writer *json, const char *name, const unsigned c
     json_write_string(json, name, str_make(text, 2 * n));
 }
 
-static void open_value(struct json_writer *json) {
-    json_write_open(json, JSON_ELEMENT, '{');
-}
-
-static void add_integer(struct json_writer *json, int64_t value) {
-    char text[24];
-    int n = snprintf(text, sizeof text, "%" PRId64, value);
-    json_write_string(json, "intValue", str_make(text, (size_t)n));
-}
-
 static void add_json_value(struct json_writer *json, const struct otlp_attribute *attribute) {
     switch (attribute->kind) {
     case OTLP_TEXT:
         json_write_string(json, "stringValue", valid_text(attribute->text));
         return;
     case OTLP_INTEGER:
-        add_integer(json, attribute->integer);
+        json_write_i64_string(json, "intValue", attribute->integer);
         return;
     case OTLP_NUMBER:
         json_write_f64(json, "doubleValue", attribute->number);
@@ -54,7 +41,7 @@ static void add_json_value(struct json_writer *json, const struct otlp_attribute
     json_write_open(json, "arrayValue", '{');
     json_write_open(json, "values", '[');
     for (size_t i = 0; i < attribute->n; i++) {
-        open_value(json);
+        json_write_open(json, JSON_ELEMENT, '{');
         if (attribute->kind == OTLP_TEXTS) {
             json_write_string(json, "stringValue", valid_text(attribute->texts[i]));
         } else {

@@ -156,6 +156,11 @@ void json_write_u64_string(struct json_writer *json, const char *name, uint64_t 
     json_write_string(json, name, str_make(text, num_print_u64(text, value)));
 }
 
+void json_write_i64_string(struct json_writer *json, const char *name, int64_t value) {
+    char text[20];
+    json_write_string(json, name, str_make(text, num_print_i64(text, value)));
+}
+
 void json_write_raw(struct json_writer *json, const char *name, struct str text) {
     buf_add_str(begin(json, name), text);
 }

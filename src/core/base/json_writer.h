@@ -102,6 +102,7 @@ void json_write_decimals(struct json_writer *json, const char *name, double valu
 void json_write_string(struct json_writer *json, const char *name, struct str text);
 /* A number in quotes, as protocols write numbers that a double can't hold. */
 void json_write_u64_string(struct json_writer *json, const char *name, uint64_t value);
+void json_write_i64_string(struct json_writer *json, const char *name, int64_t value);
 /* `text` is JSON. */
 void json_write_raw(struct json_writer *json, const char *name, struct str text);
 /* A value that was parsed, with its content, without spaces; nothing when out of memory, which

@@ -115,6 +115,7 @@ static void json_writer_values_of_each_kind(void **state) {
     page_begin(&page);
     json_write_open(&page.json, JSON_ELEMENT, '[');
     json_write_u64_string(&page.json, JSON_ELEMENT, UINT64_MAX);
+    json_write_i64_string(&page.json, JSON_ELEMENT, INT64_MIN);
     json_write_digits(&page.json, JSON_ELEMENT, 1.0 / 3, 3);
     json_write_decimals(&page.json, JSON_ELEMENT, 2, 3);
     json_write_decimals(&page.json, JSON_ELEMENT, NAN, 1);
@@ -131,8 +132,8 @@ static void json_writer_values_of_each_kind(void **state) {
     json_write_value(&page.json, JSON_ELEMENT, yyjson_doc_get_root(doc));
     yyjson_doc_free(doc);
     json_write_close(&page.json, ']');
-    assert_page(&page, "[\"18446744073709551615\",0.333,2.000,0.0,[-9223372036854775808,0,-1],[], "
-                       "[0, -1],{},\"x\","
+    assert_page(&page, "[\"18446744073709551615\",\"-9223372036854775808\",0.333,2.000,0.0,"
+                       "[-9223372036854775808,0,-1],[], [0, -1],{},\"x\","
                        "{\"a\":[1,-2.5,\"\xc3\xa9\"]}]");
 }
 
