@@ -50,3 +50,10 @@ bool tracestate_is_valid(struct str text) {
     }
     return true;
 }
+
+void trace_id_fill(struct prng *prng, unsigned char *out, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i += sizeof(uint64_t)) {
+        uint64_t bits = prng_next(prng) | 1;
+        memcpy(out + i, &bits, sizeof bits);
+    }
+}

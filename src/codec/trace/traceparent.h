@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/random.h"
 #include "core/base/str.h"
 
 enum { TRACE_ID_BYTES = 16, SPAN_ID_BYTES = 8, TRACESTATE_MAX_BYTES = 512 };
@@ -20,5 +21,7 @@ struct traceparent {
 bool traceparent_parse(struct str text, struct traceparent *out);
 /* May it be forwarded? Its members are not parsed. Clause: W3C Trace Context, 3.3. */
 bool tracestate_is_valid(struct str text);
+/* Fills in an id, or several: a multiple of SPAN_ID_BYTES. None is 0, which would be invalid. */
+void trace_id_fill(struct prng *prng, unsigned char *out, size_t n_bytes);
 
 #endif

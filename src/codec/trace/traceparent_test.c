@@ -77,11 +77,25 @@ static void tracestate_is_valid_checks_length_and_characters(void **state) {
     assert_false(tracestate_is_valid(STR("a=\xc3\xa9")));
 }
 
+/* Whatever the generator gives: no id is 0, and none is like another. */
+static void trace_id_fill_makes_valid_ids(void **state) {
+    static const unsigned char zero[SPAN_ID_BYTES];
+    unsigned char ids[3][SPAN_ID_BYTES] = {{0}};
+    struct prng prng = {7};
+    (void)state;
+    trace_id_fill(&prng, (unsigned char *)ids, sizeof ids);
+    for (size_t i = 0; i < 3; i++) {
+        assert_memory_not_equal(ids[i], zero, SPAN_ID_BYTES);
+        assert_memory_not_equal(ids[i], ids[(i + 1) % 3], SPAN_ID_BYTES);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(traceparent_parse_rows_match),
         cmocka_unit_test(traceparent_parse_prefix_is_refused),
         cmocka_unit_test(tracestate_is_valid_checks_length_and_characters),
+        cmocka_unit_test(trace_id_fill_makes_valid_ids),
     };
     return cmocka_run_group_tests_name("codec/trace/traceparent", tests, NULL, NULL);
 }

@@ -44,13 +44,6 @@ struct stream_trace {
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static void fill_id(struct prng *prng, unsigned char *out, size_t n) {
-    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
-        uint64_t bits = prng_next(prng) | 1; /* an id of 0 is invalid */
-        memcpy(out + i, &bits, sizeof bits);
-    }
-}
-
 /* A field that occurs twice counts as absent. */
 static struct str find_single(const struct ext_proc_headers *fields, struct str name) {
     struct ext_proc_header_iter walk = ext_proc_header_iter(fields);
@@ -118,8 +111,8 @@ static struct stream_trace *trace_new(struct trace_context *context,
     struct str rest = ext_proc_header_find(fields, STR(":path"));
     trace->path = copy_text(trace, str_cut(&rest, '?'));
     trace->operation = operation_of(trace->path);
-    fill_id(trace->prng, trace->request_id, SPAN_ID_BYTES);
-    fill_id(trace->prng, trace->picking_id, SPAN_ID_BYTES);
+    trace_id_fill(trace->prng, trace->request_id, SPAN_ID_BYTES);
+    trace_id_fill(trace->prng, trace->picking_id, SPAN_ID_BYTES);
     return trace;
 }
 
@@ -129,8 +122,8 @@ struct pick_trace_choice stream_trace_begin(struct trace_context *context, struc
     struct traceparent parent;
     unsigned char trace[TRACE_ID_BYTES], server[SPAN_ID_BYTES];
     bool has_parent = traceparent_parse(find_single(fields, STR("traceparent")), &parent);
-    fill_id(&context->prng, trace, TRACE_ID_BYTES);
-    fill_id(&context->prng, server, SPAN_ID_BYTES);
+    trace_id_fill(&context->prng, trace, TRACE_ID_BYTES);
+    trace_id_fill(&context->prng, server, SPAN_ID_BYTES);
     if (has_parent) {
         memcpy(trace, parent.trace, TRACE_ID_BYTES);
     }
@@ -176,7 +169,7 @@ static struct otlp_span *add_span(struct stream_trace *trace, struct str name,
         span->has_parent = true;
         memcpy(span->parent, parent, SPAN_ID_BYTES);
     }
-    fill_id(trace->prng, span->id, SPAN_ID_BYTES);
+    trace_id_fill(trace->prng, span->id, SPAN_ID_BYTES);
     return span;
 }
 

@@ -140,13 +140,6 @@ static void finish_accepted_batch(struct trace_export *self) {
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-static void fill_random_id(struct prng *prng, unsigned char *out, size_t n) {
-    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
-        uint64_t bits = prng_next(prng) | 1; /* an id of 0 is invalid */
-        memcpy(out + i, &bits, sizeof bits);
-    }
-}
-
 /* Returns: the Unix time at 0 of the monotonic clock. */
 static uint64_t unix_time_at_clock_zero(void) {
     struct timespec now;
@@ -186,8 +179,8 @@ void trace_export_add(struct trace_export *self, const struct trace_record *reco
                       const struct traceparent *parent, struct str state) {
     struct otlp_ids ids = {.parent = parent ? parent->span : NULL, .state = state};
     struct otlp_trace trace;
-    fill_random_id(&self->prng, ids.trace, sizeof ids.trace);
-    fill_random_id(&self->prng, (unsigned char *)ids.spans, sizeof ids.spans);
+    trace_id_fill(&self->prng, ids.trace, sizeof ids.trace);
+    trace_id_fill(&self->prng, (unsigned char *)ids.spans, sizeof ids.spans);
     if (parent) {
         memcpy(ids.trace, parent->trace, sizeof ids.trace);
     }
