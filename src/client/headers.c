@@ -35,11 +35,7 @@ static bool is_reserved(struct str name) {
 }
 
 static enum status check_name(struct str name, bool is_grpc, size_t index, struct error *err) {
-    bool valid = name.len > 0;
-    for (size_t i = 0; i < name.len; i++) {
-        valid = valid && http1_is_token_char(name.ptr[i]);
-    }
-    if (!valid) {
+    if (!http1_is_token(name)) {
         return error_set(err, ST_BAD_FIELD, "header %zu: its name is not one of HTTP", index);
     }
     bool of_grpc = is_grpc && name.len >= 5 && str_eq_nocase(str_make(name.ptr, 5), STR("grpc-"));

@@ -1,16 +1,11 @@
 /* Pairs separated by semicolons. */
 #include "codec/http1/cookie.h"
 
+#include "codec/http1/head_check.h"
+
 /* RFC 9110, 5.6.2: token. */
 bool cookie_is_name(struct str name) {
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i], folded = (char)(c | 0x20);
-        bool is_plain = (folded >= 'a' && folded <= 'z') || (c >= '0' && c <= '9');
-        if (!is_plain && (c == '\0' || !strchr("!#$%&'*+-.^_`|~", c))) {
-            return false;
-        }
-    }
-    return name.len > 0;
+    return http1_is_token(name);
 }
 
 /* cookie-octet: no blanks, quotes, commas, semicolons, backslashes, controls. */

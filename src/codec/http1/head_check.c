@@ -24,6 +24,15 @@ bool http1_is_token_char(char c) {
     return char_set_has(&TOKEN, c);
 }
 
+bool http1_is_token(struct str text) {
+    for (size_t i = 0; i < text.len; i++) {
+        if (!http1_is_token_char(text.ptr[i])) {
+            return false;
+        }
+    }
+    return text.len > 0;
+}
+
 size_t http_head_find(const struct http_head *head, struct str name, struct str *value) {
     size_t n = 0;
     for (size_t i = 0; i < head->n_fields; i++) {

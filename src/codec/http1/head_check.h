@@ -1,4 +1,5 @@
-/* The rules for a request's head as a whole, which llhttp does not check. For request.c. */
+/* The rules for a request's head as a whole, which llhttp does not check: for request.c; and for
+ * tokens, such as the names of fields and cookies. */
 #ifndef SLUICE_CODEC_HTTP1_HEAD_CHECK_H
 #define SLUICE_CODEC_HTTP1_HEAD_CHECK_H
 
@@ -10,6 +11,8 @@
 
 /* RFC 9110, 5.6.2: tchar. */
 bool http1_is_token_char(char c);
+/* The same for all of a text that is not empty. */
+bool http1_is_token(struct str text);
 
 /* Returns: ST_METHOD_NOT_ALLOWED. */
 enum status http1_connect_error(struct error *err);

@@ -3,6 +3,7 @@
 #include "pick/config/reader.h"
 
 #include "codec/http1/cookie.h"
+#include "codec/http1/head_check.h"
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
@@ -63,13 +64,11 @@ static void read_health(struct doc_reader *reader, const struct doc_node *node, 
 /* RFC 9110, 5.6.2: a token, in lower case. */
 bool pool_config_is_header(struct str name) {
     for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-        if (!letter && (c == '\0' || !strchr("!#$%&'*+-.^_`|~", c))) {
+        if (name.ptr[i] >= 'A' && name.ptr[i] <= 'Z') {
             return false;
         }
     }
-    return name.len > 0;
+    return http1_is_token(name);
 }
 
 void pool_config_read_header(struct doc_reader *reader, const struct doc_node *node, void *out) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/http1/head_check.h"
 #include "core/base/hex.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
@@ -172,16 +173,8 @@ static void read_resource(struct arena *arena, const char *service,
     }
 }
 
-/* RFC 9110, 5.1 and 5.5, without line breaks. */
-static bool is_field(struct str name, struct str value) {
-    static const char others[] = "!#$%&'*+-.^_`|~";
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i];
-        bool alphanumeric = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-        if (!alphanumeric && (c == '\0' || !strchr(others, c))) {
-            return false;
-        }
-    }
+/* RFC 9110, 5.5, without line breaks. */
+static bool is_field_value(struct str value) {
     for (size_t i = 0; i < value.len; i++) {
         if (value.ptr[i] < 0x20 || value.ptr[i] > 0x7e) {
             return false;
@@ -199,7 +192,7 @@ static bool add_field(struct arena *arena, struct str name, struct str value,
         return false;
     }
     str_copy_lower(bytes, lower);
-    if (!is_field(lower, value)) {
+    if (!http1_is_token(lower) || !is_field_value(value)) {
         return false;
     }
     out->fields[out->n_fields++] = (struct trace_field){lower, value};
@@ -244,7 +237,6 @@ static enum status read_protocol(struct arena *arena, struct trace_export_option
 /* "http://HOST:PORT"; the port is 4317 by default, and a path means nothing. */
 static enum status read_grpc_endpoint(struct arena *arena, const char *variable, struct str value,
                                       struct trace_export_options *out, struct error *err) {
-    struct str rest = value;
     if (str_starts_with(value, STR("https://"))) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s %.*s: traces over gRPC are sent without TLS; with "
@@ -256,7 +248,7 @@ static enum status read_grpc_endpoint(struct arena *arena, const char *variable,
         return error_set(err, ST_BAD_CONFIG, "%s: expected http://HOST:PORT, got \"%.*s\"",
                          variable, STR_ARG(value));
     }
-    rest = str_make(value.ptr + 7, value.len - 7);
+    struct str rest = str_make(value.ptr + 7, value.len - 7);
     struct str host = str_cut(&rest, '/');
     bool is_v6 = host.len > 0 && host.ptr[host.len - 1] == ']';
     bool has_port = !is_v6 && host.len > 0 && memchr(host.ptr, ':', host.len);
