@@ -35,7 +35,8 @@ struct grpc_walk_field {
 };
 
 struct grpc_walk_callbacks {
-    /* Bytes of a GRPC_FIELD_BYTES; `ended`: the last ones, perhaps none. */
+    /* Bytes of a GRPC_FIELD_BYTES; `ended`: the last ones, perhaps none. NULL: the table has no
+     * such field. */
     void (*on_bytes)(void *user, uint8_t id, struct str bytes, bool ended);
     void (*on_number)(void *user, uint8_t id, uint64_t number);
     void *user;

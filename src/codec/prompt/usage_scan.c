@@ -144,13 +144,6 @@ static const struct grpc_walk_field GENERATE[] = {
 };
 static const struct grpc_walk_field EMBED[] = {{RESPONSE, GRPC_FIELD_NUMBER, INPUT_TOKENS, 2}};
 
-static void on_bytes(void *user, uint8_t id, struct str bytes, bool ended) {
-    (void)user;
-    (void)id;
-    (void)bytes;
-    (void)ended;
-}
-
 static void on_number(void *user, uint8_t id, uint64_t number) {
     struct usage_scan *scan = user;
     number = number < MAX_NUMBER ? number : MAX_NUMBER;
@@ -166,7 +159,7 @@ static void on_number(void *user, uint8_t id, uint64_t number) {
 }
 
 static void feed_grpc(struct usage_scan *scan, struct str bytes) {
-    const struct grpc_walk_callbacks callbacks = {on_bytes, on_number, scan};
+    const struct grpc_walk_callbacks callbacks = {.on_number = on_number, .user = scan};
     if (!scan->walk.fields) {
         bool is_embed = scan->format == PROMPT_OF_VLLM_EMBED;
         grpc_walk_init(&scan->walk, is_embed ? EMBED : GENERATE,
