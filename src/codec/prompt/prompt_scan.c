@@ -152,18 +152,18 @@ static enum meaning meaning_of_key(struct prompt_scan *scan) {
                 {PART, "file_id", MEDIA},
                 {PART, "file_data", MEDIA},
                 {PART, "file_url", MEDIA}};
-    struct str key = str_make(scan->key, scan->n_key);
+    bool fits = scan->n_key <= sizeof(scan->key);
+    struct str key = fits ? str_make(scan->key, scan->n_key) : STR(""); /* which is no row's */
     if (frame_of(scan) == MEDIA) {
-        scan->is_aside = scan->n_key <= sizeof(scan->key) && is_aside_key(key);
+        scan->is_aside = is_aside_key(key);
         return MEDIA;
     }
     scan->is_aside = false;
     if (frame_of(scan) == HASHES) {
         return HASH;
     }
-    scan->in_required = frame_of(scan) == BODY && scan->required.ptr &&
-                        scan->n_key <= sizeof(scan->key) && str_eq(key, scan->required);
-    for (size_t i = 0; scan->n_key <= sizeof(scan->key) && i < sizeof(rows) / sizeof(*rows); i++) {
+    scan->in_required = frame_of(scan) == BODY && scan->required.ptr && str_eq(key, scan->required);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].in == frame_of(scan) && str_is(key, rows[i].key)) {
             if (rows[i].value == MEDIA) {
                 scan->media_kind = (uint8_t)media_kind_of(key);
