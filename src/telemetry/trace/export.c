@@ -316,18 +316,13 @@ static void on_call_event(struct grpc_client_call *call, enum grpc_client_event 
 
 /* The message is copied, as the batch may be dropped before the socket has taken it. */
 static enum status call_start(struct trace_export *self, struct str body, struct error *err) {
-    struct grpc_field fields[TRACE_MAX_FIELDS];
     struct grpc_client_call_options what = {
         .path = STR("/opentelemetry.proto.collector.trace.v1.TraceService/Export"),
-        .fields = fields,
+        .fields = self->options.fields,
         .n_fields = self->options.n_fields,
         .timeout_ns = try_timeout_ns(self),
         .on_event = on_call_event,
         .user = self};
-    for (size_t i = 0; i < what.n_fields; i++) {
-        fields[i] =
-            (struct grpc_field){self->options.fields[i].name, self->options.fields[i].value};
-    }
     enum status st = grpc_client_start_call(self->client, &what, &self->call, err);
     if (st != ST_OK) {
         self->call = NULL;
@@ -440,7 +435,7 @@ static void on_stop_message(struct worker_msg *msg) {
 static enum status open_fetcher(struct trace_export *self, struct error *err) {
     self->arena = arena_new(NULL, 0);
     for (size_t i = 0; self->arena && i < self->options.n_fields; i++) {
-        const struct trace_field *field = &self->options.fields[i];
+        const struct grpc_field *field = &self->options.fields[i];
         self->http_fields[i] =
             arena_printf(self->arena, "%.*s: %.*s", STR_ARG(field->name), STR_ARG(field->value))
                 .ptr;

@@ -12,6 +12,7 @@
 #include "codec/trace/otlp_trace.h"
 #include "core/event/worker.h"
 #include "net/client/http_fetch.h"
+#include "net/transport/grpc/message.h"
 
 struct trace_export;
 
@@ -19,15 +20,11 @@ enum { TRACE_MAX_RESOURCES = 32, TRACE_MAX_FIELDS = 16 };
 
 enum trace_protocol { TRACE_HTTP_JSON, TRACE_HTTP_PROTOBUF, TRACE_GRPC };
 
-struct trace_field {
-    struct str name, value;
-};
-
 /* The texts must outlive the exporter. */
 struct trace_export_options {
     enum trace_protocol protocol;
-    const char *url;                             /* TRACE_GRPC: "HOST:PORT" */
-    struct trace_field fields[TRACE_MAX_FIELDS]; /* header fields, or metadata */
+    const char *url;                            /* TRACE_GRPC: "HOST:PORT" */
+    struct grpc_field fields[TRACE_MAX_FIELDS]; /* metadata, or header fields */
     size_t n_fields;
     struct http_fetch_tls tls; /* of an https URL */
     uint64_t timeout_ns;       /* of one try; 0: 10 s */

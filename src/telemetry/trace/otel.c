@@ -195,7 +195,7 @@ static bool add_field(struct arena *arena, struct str name, struct str value,
     if (!http1_is_token(lower) || !is_field_value(value)) {
         return false;
     }
-    out->fields[out->n_fields++] = (struct trace_field){lower, value};
+    out->fields[out->n_fields++] = (struct grpc_field){lower, value};
     return true;
 }
 
