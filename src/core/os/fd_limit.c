@@ -18,11 +18,17 @@ uint64_t fd_limit_raise(void) {
     return limit.rlim_cur;
 }
 
-static uint64_t count_open(void) {
+uint64_t fd_limit(void) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+/* With `.`, `..` and the descriptor of the folder itself. */
+static uint64_t count_entries(void) {
     DIR *folder = opendir("/proc/self/fd");
     uint64_t n = 0;
     while (folder && readdir(folder)) {
-        n++; /* with those of `.`, `..` and the folder: three too many do no harm */
+        n++;
     }
     if (folder) {
         closedir(folder);
@@ -30,11 +36,13 @@ static uint64_t count_open(void) {
     return n;
 }
 
+uint64_t fd_count_open(void) {
+    uint64_t n = count_entries();
+    return n > 3 ? n - 3 : 0;
+}
+
 uint64_t fd_limit_left(void) {
-    struct rlimit limit;
-    uint64_t n_open = count_open();
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return 0;
-    }
-    return limit.rlim_cur > n_open ? limit.rlim_cur - n_open : 0;
+    uint64_t limit = fd_limit();
+    uint64_t n_open = count_entries(); /* three too many do no harm */
+    return limit > n_open ? limit - n_open : 0;
 }

@@ -1,7 +1,6 @@
 /* Reads /proc. */
 #include "telemetry/admin/machine.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -83,20 +82,6 @@ void admin_machine_fini(struct admin_machine *machine) {
     lock_fini(&machine->lock);
 }
 
-/* Without the one of the folder. */
-static uint64_t count_open_files(void) {
-    DIR *folder = opendir("/proc/self/fd");
-    uint64_t n = 0;
-    if (!folder) {
-        return 0;
-    }
-    while (readdir(folder)) { /* NOLINT(concurrency-mt-unsafe): no other thread has the folder */
-        n++;
-    }
-    closedir(folder);
-    return n > 3 ? n - 3 : 0; /* "." and "..", too */
-}
-
 void admin_machine_read(struct admin_machine *machine, struct admin_machine_stats *out) {
     char buffer[FILE_BYTES];
     struct rusage usage = {.ru_utime = {0, 0}};
@@ -114,9 +99,6 @@ void admin_machine_read(struct admin_machine *machine, struct admin_machine_stat
     text = read_file("/proc/self/statm", buffer);
     out->virtual_bytes = next_number(&text) * (uint64_t)sysconf(_SC_PAGESIZE);
     out->resident_bytes = next_number(&text) * (uint64_t)sysconf(_SC_PAGESIZE);
-    out->n_open_files = count_open_files();
-    struct rlimit limit;
-    out->max_open_files = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
     getrusage(RUSAGE_SELF, &usage);
     out->cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                        (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;

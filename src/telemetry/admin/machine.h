@@ -13,7 +13,6 @@ struct admin_machine_stats {
     uint64_t resident_bytes;
     double cpu_seconds; /* of the process, since it started */
     uint64_t virtual_bytes;
-    uint64_t n_open_files, max_open_files;
     double utilization; /* of all the machine's CPUs, 0 to 1, over the last second or more */
     uint64_t memory_total_bytes, memory_used_bytes;
 };

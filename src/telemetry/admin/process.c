@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#include "core/os/fd_limit.h"
+
 enum { NS_PER_MS = 1000000 };
 
 void admin_process_init(struct admin_process *process, const char *version) {
@@ -113,8 +115,8 @@ static void print_process(const struct admin_process *process,
     print_f64(text, METRIC_FAMILY_PROCESS_CPU_SECONDS, state->cpu_seconds);
     print_u64(text, METRIC_FAMILY_PROCESS_RESIDENT, state->resident_bytes);
     print_u64(text, METRIC_FAMILY_PROCESS_VIRTUAL, state->virtual_bytes);
-    print_u64(text, METRIC_FAMILY_PROCESS_OPEN_FILES, state->n_open_files);
-    print_u64(text, METRIC_FAMILY_PROCESS_MAX_FILES, state->max_open_files);
+    print_u64(text, METRIC_FAMILY_PROCESS_OPEN_FILES, fd_count_open());
+    print_u64(text, METRIC_FAMILY_PROCESS_MAX_FILES, fd_limit());
 }
 
 void admin_process_print(struct admin_process *process, struct metric_text *text) {
