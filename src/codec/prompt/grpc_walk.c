@@ -12,7 +12,7 @@ enum state {
     IN_PACKED, /* a list of varints */
 };
 
-enum { PREFIX_BYTES = 5, TYPE_BITS = 3, MAX_NUMBER = 536870911 };
+enum { PREFIX_BYTES = 5 };
 
 static void begin_varint(struct grpc_walk *walk, enum state state) {
     walk->value = 0;
@@ -75,7 +75,7 @@ static void open_message(struct grpc_walk *walk, uint8_t message, uint64_t n_byt
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static const struct grpc_walk_field *find_field(const struct grpc_walk *walk, uint64_t number) {
+static const struct grpc_walk_field *find_field(const struct grpc_walk *walk, uint32_t number) {
     uint8_t message = walk->open[walk->depth - 1].message;
     for (size_t i = 0; i < walk->n_fields; i++) {
         if (walk->fields[i].message == message && walk->fields[i].number == number) {
@@ -115,18 +115,18 @@ static void begin_bytes(struct grpc_walk *walk, uint64_t n_bytes,
 }
 
 static void end_tag(struct grpc_walk *walk, const struct grpc_walk_callbacks *callbacks) {
-    uint64_t number = walk->value >> TYPE_BITS;
-    walk->wire_type = (uint8_t)(walk->value & ((1U << TYPE_BITS) - 1));
-    if (number == 0 || number > MAX_NUMBER) {
+    uint32_t number;
+    unsigned type;
+    if (!pb_split_tag(walk->value, &number, &type)) {
         fail_walk(walk, "a field's number is out of range");
         return;
     }
     walk->field = find_field(walk, number);
-    if (walk->field && walk->wire_type != PB_BYTES && walk->field->kind != GRPC_FIELD_NUMBER) {
+    if (walk->field && type != PB_BYTES && walk->field->kind != GRPC_FIELD_NUMBER) {
         fail_walk(walk, "a field has another type than its own");
         return;
     }
-    switch (walk->wire_type) {
+    switch (type) {
     case PB_VARINT:
         begin_varint(walk, IN_NUMBER);
         break;
@@ -136,7 +136,7 @@ static void end_tag(struct grpc_walk *walk, const struct grpc_walk_callbacks *ca
     case PB_FIXED64:
     case PB_FIXED32:
         walk->field = NULL;
-        begin_bytes(walk, walk->wire_type == PB_FIXED64 ? 8 : 4, callbacks);
+        begin_bytes(walk, type == PB_FIXED64 ? 8 : 4, callbacks);
         break;
     default:
         fail_walk(walk, "a field has a type that does not exist");

@@ -52,7 +52,7 @@ struct grpc_walk {
     const char *error_text; /* of GRPC_WALK_MALFORMED */
     /* state */
     uint8_t state; /* enum state of grpc_walk.c */
-    uint8_t n_value, depth, wire_type;
+    uint8_t n_value, depth;
     const struct grpc_walk_field *field; /* the current one; NULL: it is skipped */
     uint64_t value;                      /* of the varint being read */
     uint64_t left;                       /* of the current field */

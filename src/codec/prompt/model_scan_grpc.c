@@ -12,8 +12,6 @@ enum state { IN_PREFIX, IN_TAG, IN_NUMBER, IN_LENGTH, IN_SKIPPED, IN_NAME };
 enum {
     PREFIX_BYTES = 5,
     MODEL_NAME = 1, /* ModelInferRequest.model_name */
-    TYPE_BITS = 3,
-    MAX_NUMBER = 536870911,
 };
 
 void model_scan_grpc_init(struct model_scan_grpc *scan, struct arena *arena, bool prefixed) {
@@ -63,21 +61,18 @@ static void begin_bytes(struct model_scan_grpc *scan, uint64_t n_bytes) {
 }
 
 static void end_tag(struct model_scan_grpc *scan) {
-    uint64_t tag = scan->value;
-    uint64_t number = tag >> TYPE_BITS;
-    if (number == 0 || number > MAX_NUMBER) {
+    unsigned type;
+    if (!pb_split_tag(scan->value, &scan->number, &type)) {
         fail_scan(scan, "a field's number is out of range");
         return;
     }
-    scan->number = (uint32_t)number;
-    scan->type = (uint8_t)(tag & ((1U << TYPE_BITS) - 1));
     scan->value = 0;
     scan->n_value = 0;
-    if (number == MODEL_NAME && scan->type != PB_BYTES) {
+    if (scan->number == MODEL_NAME && type != PB_BYTES) {
         scan->result = MODEL_SCAN_OTHER_TYPE;
         return;
     }
-    switch (scan->type) {
+    switch (type) {
     case PB_VARINT:
         scan->state = IN_NUMBER;
         break;

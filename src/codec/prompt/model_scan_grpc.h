@@ -21,7 +21,6 @@ struct model_scan_grpc {
     uint64_t value;  /* of the varint being read */
     uint64_t left;   /* bytes left of the current field */
     uint32_t number; /* number of the current field */
-    uint8_t type;
     uint8_t n_value; /* bytes of `value` read */
     uint8_t state;   /* enum state of model_scan_grpc.c */
 };

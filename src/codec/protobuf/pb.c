@@ -62,19 +62,20 @@ static bool read_bytes(struct pb_reader *reader, struct str *out) {
     return true;
 }
 
-/* A tag: the field's number and its type's bits. */
+bool pb_split_tag(uint64_t tag, uint32_t *number, unsigned *type) {
+    *type = (unsigned)(tag & ((1U << TYPE_BITS) - 1));
+    tag >>= TYPE_BITS;
+    *number = (uint32_t)tag;
+    return tag > 0 && tag <= MAX_NUMBER;
+}
+
 static bool read_tag(struct pb_reader *reader, uint32_t *number, unsigned *type) {
     uint64_t tag;
     if (!read_varint(reader, &tag)) {
         return false;
     }
-    *type = (unsigned)(tag & ((1U << TYPE_BITS) - 1));
-    tag >>= TYPE_BITS;
-    if (tag == 0 || tag > MAX_NUMBER) {
-        return reader_fail(reader, "a field's number is out of range");
-    }
-    *number = (uint32_t)tag;
-    return true;
+    return pb_split_tag(tag, number, type) ||
+           reader_fail(reader, "a field's number is out of range");
 }
 
 static bool read_value(struct pb_reader *reader, unsigned type, struct pb_field *field) {

@@ -38,6 +38,10 @@ static inline struct pb_reader pb_read(struct str message) {
     return (struct pb_reader){message.ptr, end, NULL};
 }
 
+/* Splits a tag into the field's number and its type's bits, which may be none of enum pb_type.
+ * Returns: false where the number is out of range. For readers of chunks, too. */
+bool pb_split_tag(uint64_t tag, uint32_t *number, unsigned *type);
+
 /* The next field, of any kind. */
 bool pb_next_any(struct pb_reader *reader, struct pb_field *field);
 
