@@ -15,11 +15,14 @@ static const struct str default_paths[] = {
 
 enum { N_DEFAULT_PATHS = sizeof(default_paths) / sizeof(default_paths[0]) };
 
-static const struct {
+/* What the bodies of a path have. */
+struct body {
     bool has_prompt, may_have_system;
     enum prompt_format format;
     const char *required;
-} prompts[N_DEFAULT_PATHS] = {
+};
+
+static const struct body default_bodies[N_DEFAULT_PATHS] = {
 #define PATH(end, has_prompt, may_have_system, format, required)                                   \
     {has_prompt, may_have_system, PROMPT_OF_##format, required},
 #include "codec/prompt/model_path.def"
@@ -30,19 +33,27 @@ struct model_paths model_paths_default(void) {
     return (struct model_paths){.items = default_paths, .n = N_DEFAULT_PATHS};
 }
 
+static void set_body(const struct body *body, bool may_require, struct model_location *out) {
+    out->has_prompt = body->has_prompt;
+    out->may_have_system = body->may_have_system;
+    out->format = body->format;
+    out->is_model_optional = body->format == PROMPT_OF_VLLM_TOKENS;
+    out->required = may_require ? str_of(body->required) : str_make(NULL, 0);
+}
+
 /* ---- parsers --------------------------------------------------------------------------------- */
 
 static const struct parser_path {
     unsigned parser;
     struct str end;
     enum model_location_kind kind;
-    enum prompt_format format;
-    bool has_prompt, may_have_system;
-    const char *required;
+    struct body body;
 } PARSER_PATHS[] = {
 #define PARSER_PATH(parser, end, kind, format, has_prompt, may_have_system, required)              \
-    {MODEL_PARSER_##parser, STR(end), MODEL_LOCATION_##kind, PROMPT_OF_##format, has_prompt,       \
-     may_have_system,       required},
+    {MODEL_PARSER_##parser,                                                                        \
+     STR(end),                                                                                     \
+     MODEL_LOCATION_##kind,                                                                        \
+     {has_prompt, may_have_system, PROMPT_OF_##format, required}},
 #include "codec/prompt/parser_path.def"
 #undef PARSER_PATH
 };
@@ -58,7 +69,7 @@ static const struct parser_path *find_parser(struct str path, unsigned parsers) 
             best = row;
         }
     }
-    bool is_sglang = best && best->format == PROMPT_OF_SGLANG_TOKENS;
+    bool is_sglang = best && best->body.format == PROMPT_OF_SGLANG_TOKENS;
     return is_sglang && !str_is(path, "/generate") && !str_is(path, "generate") ? NULL : best;
 }
 
@@ -69,11 +80,7 @@ static void apply_parser(struct str path, unsigned parsers, struct model_locatio
         return;
     }
     out->kind = row->kind;
-    out->is_model_optional = row->format == PROMPT_OF_VLLM_TOKENS;
-    out->has_prompt = row->has_prompt;
-    out->may_have_system = row->may_have_system;
-    out->format = row->format;
-    out->required = row->required ? str_of(row->required) : str_make(NULL, 0);
+    set_body(&row->body, true, out);
 }
 
 /* ---- the model in the path ------------------------------------------------------------------- */
@@ -180,14 +187,8 @@ static void find_json(struct str path, const struct model_paths *paths,
     }
     out->kind = MODEL_LOCATION_JSON_BODY;
     for (size_t i = 0; i < N_DEFAULT_PATHS; i++) {
-        if (prompts[i].has_prompt && str_ends_with(path, default_paths[i])) {
-            out->has_prompt = true;
-            out->may_have_system = prompts[i].may_have_system;
-            out->format = prompts[i].format;
-            out->is_model_optional = out->format == PROMPT_OF_VLLM_TOKENS;
-            if (parsers != 0 && prompts[i].required) {
-                out->required = str_of(prompts[i].required);
-            }
+        if (str_ends_with(path, default_paths[i])) { /* at most one does */
+            set_body(&default_bodies[i], parsers != 0, out);
         }
     }
 }
