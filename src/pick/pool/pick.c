@@ -291,20 +291,6 @@ static enum status find_profile(const struct pool_reader *reader,
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-/* Removes the candidates for which `keep` is false, unless it is false for all. Returns: whether it
- * was true for any. */
-static bool prefer_candidates(struct candidate_set *candidates, const void *parameters,
-                              bool (*keep)(const void *parameters,
-                                           const struct candidate_set *candidates, uint32_t i)) {
-    for (uint32_t i = 0; i < candidates->n; i++) {
-        if (keep(parameters, candidates, i)) {
-            candidate_set_filter(candidates, parameters, keep);
-            return true;
-        }
-    }
-    return false;
-}
-
 struct best_group {
     const struct pool_view *view;
     uint32_t end; /* the position after its last member */
@@ -323,7 +309,7 @@ static void remove_avoided_candidates(const struct pool_view *view, uint32_t bey
     const struct best_group groups[] = {{view, view->n_ready}, {view, view->n_unavoided}};
     bool found = view->n_ready == view->n_eligible;
     for (size_t k = 0; k < 2 && !found; k++) {
-        found = groups[k].end > beyond && prefer_candidates(candidates, &groups[k], is_in_group);
+        found = groups[k].end > beyond && candidate_set_prefer(candidates, &groups[k], is_in_group);
     }
 }
 
@@ -503,7 +489,7 @@ static enum status collect_fit_candidates(struct pool_reader *reader,
                                           struct candidate_set *out, struct error *err) {
     enum status st = pool_collect_candidates(reader, request, model, beyond, out, err);
     if (st == ST_OK && best->n_unfit > 0) {
-        prefer_candidates(out, best, is_fit);
+        candidate_set_prefer(out, best, is_fit);
     }
     return st;
 }

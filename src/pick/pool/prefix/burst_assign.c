@@ -9,7 +9,6 @@
 /* Requests with one prompt. */
 struct unit {
     uint32_t first, n_members; /* in work->members */
-    uint32_t place;            /* in work->by_hash */
     uint32_t n_blocks;
     const uint64_t *hashes;
     uint32_t first_target, n_targets; /* in work->targets; 0 targets: not placed */
@@ -28,16 +27,15 @@ struct replica {
 struct work {
     struct burst_entry *entries;
     const struct burst_rules *rules;
-    uint32_t *members; /* indexes of entries, by prompt */
-    struct unit *units;
-    uint32_t *by_hash; /* units, sorted by their hashes */
-    uint32_t *shared;  /* blocks that by_hash[i] and by_hash[i + 1] share */
-    uint32_t *order;   /* units, as they are placed */
-    uint32_t *targets; /* replicas of placed units */
+    uint32_t *members;  /* indexes of entries, by prompt */
+    struct unit *units; /* sorted by their hashes */
+    uint32_t *shared;   /* blocks that units[i] and units[i + 1] share */
+    uint32_t *order;    /* units, as they are placed */
+    uint32_t *targets;  /* replicas of placed units */
     struct replica *replicas;
     uint32_t *heap, *aside; /* replicas: the least loaded first; those that have enough of a unit */
     uint32_t *matched;      /* replicas that have a part of the unit */
-    uint32_t n_members, n_units, n_order, n_targets, n_heap, n_aside, n_matched, n_holding, n_sides;
+    uint32_t n_units, n_order, n_targets, n_heap, n_aside, n_matched, n_holding, n_sides;
     uint32_t n_replicas;
     bool is_overfull; /* all replicas have enough of the unit: the limit does not hold for the
                          rest */
@@ -45,23 +43,29 @@ struct work {
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* qsort has no context. */
-static int compare_hashes(const struct burst_entry *a, const struct burst_entry *b) {
-    uint32_t n = a->n_blocks < b->n_blocks ? a->n_blocks : b->n_blocks, low = 0, high = n;
-    while (low < high) { /* the first block that differs: those before it are equal */
+/* The number of blocks that two prompts share: where one is equal, those before it are. */
+static uint32_t count_shared(const uint64_t *a, uint32_t n_a, const uint64_t *b, uint32_t n_b) {
+    uint32_t low = 0, high = n_a < n_b ? n_a : n_b;
+    while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (a->hashes[middle] == b->hashes[middle]) {
+        if (a[middle] == b[middle]) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    if (low < n) {
-        return a->hashes[low] < b->hashes[low] ? -1 : 1;
+    return low;
+}
+
+static int compare_hashes(const struct burst_entry *a, const struct burst_entry *b) {
+    uint32_t i = count_shared(a->hashes, a->n_blocks, b->hashes, b->n_blocks);
+    if (i < a->n_blocks && i < b->n_blocks) {
+        return a->hashes[i] < b->hashes[i] ? -1 : 1;
     }
     return a->n_blocks < b->n_blocks ? -1 : a->n_blocks > b->n_blocks;
 }
 
+/* qsort has no context. */
 struct sorted {
     const struct burst_entry *entry;
     uint32_t index;
@@ -73,19 +77,6 @@ static int compare_sorted(const void *a, const void *b) {
     return order != 0 ? order : left->index < right->index ? -1 : left->index > right->index;
 }
 
-static uint32_t count_shared(const struct unit *a, const struct unit *b) {
-    uint32_t low = 0, high = a->n_blocks < b->n_blocks ? a->n_blocks : b->n_blocks;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (a->hashes[middle] == b->hashes[middle]) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 /* Units in the order of their hashes. */
 static void make_units(struct work *work, const struct sorted *sorted, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
@@ -93,18 +84,15 @@ static void make_units(struct work *work, const struct sorted *sorted, uint32_t 
         const struct burst_entry *entry = sorted[i].entry;
         if (!unit || compare_hashes(&work->entries[work->members[unit->first]], entry) != 0) {
             unit = &work->units[work->n_units];
-            *unit = (struct unit){.first = i,
-                                  .place = work->n_units,
-                                  .n_blocks = entry->n_blocks,
-                                  .hashes = entry->hashes};
-            work->by_hash[work->n_units] = work->n_units;
+            *unit = (struct unit){.first = i, .n_blocks = entry->n_blocks, .hashes = entry->hashes};
             work->n_units++;
         }
         work->members[i] = sorted[i].index;
         unit->n_members++;
     }
     for (uint32_t i = 0; i + 1 < work->n_units; i++) {
-        work->shared[i] = count_shared(&work->units[i], &work->units[i + 1]);
+        const struct unit *a = &work->units[i], *b = &work->units[i + 1];
+        work->shared[i] = count_shared(a->hashes, a->n_blocks, b->hashes, b->n_blocks);
     }
 }
 
@@ -240,12 +228,11 @@ static uint32_t note_match(struct work *work, uint32_t unit, const struct unit *
 static void find_matches(struct work *work, uint32_t unit) {
     uint32_t min =
         work->rules->min_blocks > 0 && !work->rules->by_tokens ? work->rules->min_blocks : 1;
-    uint32_t place = work->units[unit].place;
     work->n_matched = 0;
     for (int side = 0; side < 2; side++) {
         uint32_t n_shared = work->units[unit].n_blocks, n_met = 0;
         work->n_sides++;
-        for (uint32_t i = place; n_met < work->n_holding;) {
+        for (uint32_t i = unit; n_met < work->n_holding;) {
             if (side == 0 ? i == 0 : i + 1 >= work->n_units) {
                 break;
             }
@@ -255,7 +242,7 @@ static void find_matches(struct work *work, uint32_t unit) {
             if (n_shared < min) {
                 break;
             }
-            n_met += note_match(work, unit, &work->units[work->by_hash[i]], n_shared);
+            n_met += note_match(work, unit, &work->units[i], n_shared);
         }
     }
 }
@@ -370,7 +357,6 @@ static void run(struct work *work, uint32_t n, const float *n_running, char *mem
     work->units = cut(&memory, n, sizeof(*work->units));
     work->replicas = cut(&memory, work->n_replicas, sizeof(*work->replicas));
     work->members = cut(&memory, n, sizeof(uint32_t));
-    work->by_hash = cut(&memory, n, sizeof(uint32_t));
     work->shared = cut(&memory, n, sizeof(uint32_t));
     work->order = cut(&memory, n, sizeof(uint32_t));
     work->targets = cut(&memory, n, sizeof(uint32_t));
@@ -399,9 +385,9 @@ void burst_assign(struct burst_entry *entries, uint32_t n, const float *n_runnin
                   uint32_t n_replicas, const struct burst_rules *rules) {
     struct work work = {.entries = entries, .rules = rules, .n_replicas = n_replicas};
     size_t of_entry = sizeof(struct sorted) + sizeof(struct placed_order) + sizeof(struct unit) +
-                      5 * sizeof(uint32_t);
+                      4 * sizeof(uint32_t);
     size_t of_replica = sizeof(struct replica) + 3 * sizeof(uint32_t);
-    enum { ROUNDING = 12 * 16 };
+    enum { ROUNDING = 11 * 16 };
     for (uint32_t i = 0; i < n; i++) {
         entries[i].target = BURST_NOWHERE;
     }

@@ -157,6 +157,18 @@ void candidate_set_filter(struct candidate_set *candidates, const void *paramete
     use_filtered_columns(candidates, n);
 }
 
+bool candidate_set_prefer(struct candidate_set *candidates, const void *parameters,
+                          bool (*keep)(const void *parameters,
+                                       const struct candidate_set *candidates, uint32_t i)) {
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        if (keep(parameters, candidates, i)) {
+            candidate_set_filter(candidates, parameters, keep);
+            return true;
+        }
+    }
+    return false;
+}
+
 void candidate_set_select(struct candidate_set *candidates, uint32_t i) {
     candidate_columns_copy(candidates->filtered_columns, 0, candidates->columns, i);
     use_filtered_columns(candidates, 1);

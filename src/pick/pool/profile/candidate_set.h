@@ -139,6 +139,10 @@ void candidate_columns_copy(const struct candidate_columns *out, uint32_t to,
 void candidate_set_filter(struct candidate_set *candidates, const void *parameters,
                           bool (*keep)(const void *parameters,
                                        const struct candidate_set *candidates, uint32_t i));
+/* The same, unless it is false for all: then all remain. Returns: whether it is true for any. */
+bool candidate_set_prefer(struct candidate_set *candidates, const void *parameters,
+                          bool (*keep)(const void *parameters,
+                                       const struct candidate_set *candidates, uint32_t i));
 /* For filters: keeps only candidate `i`. */
 void candidate_set_select(struct candidate_set *candidates, uint32_t i);
 /* Removes candidate `i` after scoring; the order of the others changes. */

@@ -1,4 +1,4 @@
-/* The list of plugins and what several plugins share: roles and session affinity. */
+/* The list of plugins and what several plugins share. */
 #include "pick/pool/profile/plugin.h"
 
 #include "core/base/hash.h"
@@ -51,6 +51,14 @@ enum status plugin_read_parameters(const struct plugin *plugin, const struct doc
     struct doc_reader reader = {.arena = arena, .what = what[plugin->kind], .err = err};
     plugin_read(plugin, &reader, node, parameters);
     return reader.status;
+}
+
+enum status plugin_needs_body(void *parameters, struct pool_request_needs *needs,
+                              struct error *err) {
+    (void)parameters;
+    (void)err;
+    needs->prompt = needs->body = true;
+    return ST_OK;
 }
 
 void range_stats_merge(struct range_stats *stats, const struct range_stats *others) {

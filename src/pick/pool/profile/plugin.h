@@ -98,6 +98,11 @@ enum status plugin_read_parameters(const struct plugin *plugin, const struct doc
 void plugin_read(const struct plugin *plugin, struct doc_reader *reader,
                  const struct doc_node *node, void **parameters);
 
+/* `add_needs` of plugins that read what only the body may tell: the model's name, or the prompt.
+ * The pick waits for it. */
+enum status plugin_needs_body(void *parameters, struct pool_request_needs *needs,
+                              struct error *err) SLUICE_MUST_USE;
+
 /* `score` for plugins whose scores are all cacheable. */
 void plugin_score_cacheable(const struct plugin_cacheable *cacheable, const void *parameters,
                             struct candidate_set *candidates, float weight);

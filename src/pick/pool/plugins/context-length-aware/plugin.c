@@ -22,14 +22,6 @@ static const struct doc_member PARAMETERS[] = {
     {"enableFiltering", MEMBER_BOOL(struct context_length, filters)},
     {0}};
 
-static enum status add_needs(void *parameters, struct pool_request_needs *needs,
-                             struct error *err) {
-    (void)parameters;
-    (void)err;
-    needs->prompt = needs->body = true;
-    return ST_OK;
-}
-
 enum range_kind { RANGE_NONE, RANGE_INVALID, RANGE_GIVEN };
 
 /* "2048-8192", in tokens. */
@@ -97,6 +89,6 @@ const struct plugin plugin_context_length_aware = {
     .kind = PLUGIN_SCORER,
     .affinity_share = 1,
     PLUGIN_PARAMETERS(struct context_length, PARAMETERS),
-    .add_needs = add_needs,
+    .add_needs = plugin_needs_body,
     .filter = filter,
     .score = score};

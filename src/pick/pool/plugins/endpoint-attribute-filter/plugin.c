@@ -104,17 +104,11 @@ static bool is_kept(const void *parameters, const struct candidate_set *candidat
                : !rule->drops_missing;
 }
 
-static bool is_any_kept(const void *parameters, const struct candidate_set *candidates) {
-    uint32_t i = 0;
-    while (i < candidates->n && !is_kept(parameters, candidates, i)) {
-        i++;
-    }
-    return i < candidates->n;
-}
-
 static void filter(const void *parameters, struct candidate_set *candidates) {
     const struct rule *rule = parameters;
-    if (!rule->falls_back || is_any_kept(rule, candidates)) {
+    if (rule->falls_back) {
+        candidate_set_prefer(candidates, rule, is_kept);
+    } else {
         candidate_set_filter(candidates, rule, is_kept);
     }
 }

@@ -104,18 +104,9 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     adjust_scores(parameters, candidates, weight);
 }
 
-/* Where only the body names the model the pick waits for it, as for a prompt. */
-static enum status add_needs(void *parameters, struct pool_request_needs *needs,
-                             struct error *err) {
-    (void)parameters;
-    (void)err;
-    needs->prompt = needs->body = true;
-    return ST_OK;
-}
-
 const struct plugin plugin_lora_affinity_scorer = {.type = "lora-affinity-scorer",
                                                    .kind = PLUGIN_SCORER,
                                                    .affinity_share = 1,
-                                                   .add_needs = add_needs,
+                                                   .add_needs = plugin_needs_body,
                                                    .score = score,
                                                    .cacheable = &CACHEABLE};

@@ -23,15 +23,8 @@ static bool is_close(const void *parameters, const struct candidate_set *candida
 
 static void filter(const void *parameters, struct candidate_set *candidates) {
     const struct affinity *affinity = parameters;
-    bool any = false;
-    if (!topology_knows_peer(&affinity->user.labels, candidates)) {
-        return;
-    }
-    for (uint32_t i = 0; i < candidates->n && !any; i++) {
-        any = is_close(parameters, candidates, i);
-    }
-    if (any) {
-        candidate_set_filter(candidates, parameters, is_close);
+    if (topology_knows_peer(&affinity->user.labels, candidates)) {
+        candidate_set_prefer(candidates, parameters, is_close);
     }
 }
 

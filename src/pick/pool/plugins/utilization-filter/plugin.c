@@ -89,19 +89,12 @@ static bool is_within_limits(const void *parameters, const struct candidate_set 
     return within;
 }
 
-static bool is_any_within_limits(const struct limits *limits,
-                                 const struct candidate_set *candidates) {
-    bool found = false;
-    for (uint32_t i = 0; i < candidates->n && !found; i++) {
-        found = is_within_limits(limits, candidates, i);
-    }
-    return found;
-}
-
 static void filter(const void *parameters, struct candidate_set *candidates) {
     const struct limits *limits = parameters;
-    if (!limits->falls_back || is_any_within_limits(limits, candidates)) {
-        candidate_set_filter(candidates, parameters, is_within_limits);
+    if (limits->falls_back) {
+        candidate_set_prefer(candidates, limits, is_within_limits);
+    } else {
+        candidate_set_filter(candidates, limits, is_within_limits);
     }
 }
 
