@@ -42,6 +42,8 @@ struct fake_proxy {
     size_t n_stages;
     uint64_t resume_ns;      /* of the fake clock: what a resumed request takes */
     char last_outcome[1024]; /* the last outcome: "LINE|MODEL|TARGET|why" */
+    /* Of the next stream: a stage was picked for, and the pick is still in use. NULL: no traces. */
+    void (*on_stage)(struct fake_proxy *proxy);
 };
 
 /* ---- callbacks of the session ---------------------------------------------------------------- */
@@ -108,6 +110,19 @@ static void proxy_on_note(void *user, const struct pick_outcome *outcome) {
     }
 }
 
+static inline struct pick_trace_choice proxy_on_request(void *user,
+                                                        const struct ext_proc_headers *fields) {
+    (void)user;
+    (void)fields;
+    return (struct pick_trace_choice){.is_recorded = true};
+}
+
+static inline void proxy_on_stage(void *user, const struct pick_stage_event *event) {
+    struct fake_proxy *proxy = user;
+    (void)event;
+    proxy->on_stage(proxy);
+}
+
 /* Releases what was sent; until now its bytes must be unchanged. */
 static inline void proxy_flush(struct fake_proxy *proxy) {
     for (size_t i = 0; i < proxy->n_sent; i++) {
@@ -140,6 +155,10 @@ static inline void proxy_stream(struct fake_proxy *proxy, const struct pick_limi
                                  .on_resumed = proxy_on_resumed,
                                  .on_outcome = proxy_on_note,
                                  .user = proxy};
+    if (proxy->on_stage) {
+        out.on_request = proxy_on_request;
+        out.on_stage = proxy_on_stage;
+    }
     proxy->arena = arena_new(NULL, 0);
     proxy->session = pick_session_new(proxy->arena, &context, &out);
     proxy->finished = false;

@@ -200,7 +200,6 @@ static bool set_format(struct pick_session *session, const struct model_location
     prompt->scan.may_have_system = location->may_have_system;
     prompt->scan.format = location->format;
     prompt->scan.required = location->required;
-    prompt->is_checked = pick_session_spec(session)->parsers != 0;
     if (!prompt_format_is_grpc(location->format)) {
         return true;
     }
@@ -222,7 +221,8 @@ static bool start_prompt_scan(struct pick_session *session) {
         !find_prompt(session, &location)) {
         return false;
     }
-    needs = pool_request_needs(session->context.reader); /* find_prompt may load a new snapshot */
+    bool is_checked = pick_session_spec(session)->parsers != 0;
+    needs = pool_request_needs(session->context.reader); /* there may be a new snapshot */
     if (!needs->prompt) {
         return false;
     }
@@ -239,6 +239,7 @@ static bool start_prompt_scan(struct pick_session *session) {
         prompt_text_init(&session->prompt->text, session->context.reader, session->arena);
         prompt_scan_init(&session->prompt->scan, session->arena,
                          (size_t)pool_needs_window_bytes(needs));
+        session->prompt->is_checked = is_checked;
         if (!set_format(session, &location)) {
             session->prompt->scan.result = PROMPT_SCAN_NONE;
             session->prompt->is_checked = false;

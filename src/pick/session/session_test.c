@@ -98,6 +98,28 @@ static void session_fallback_endpoints_are_sent(void **state) {
     }
 }
 
+static void reload(struct fake_proxy *proxy) {
+    fixture_update(proxy->pool.pool, one());
+}
+
+/* The configuration is replaced, on discovery's thread, between the choice and the answer: texts of
+ * the one that was chosen by are still used. */
+static void session_reload_during_pick_keeps_target(void **state) {
+    struct pool_spec *spec = one();
+    struct pool_target target = {pool_spec_dup_text(spec, STR("a-new-name")), 1};
+    (void)state;
+    proxy_add_target(spec, "digits", &target);
+    struct fake_proxy *proxy = proxy_open(spec);
+    proxy_end(proxy);
+    proxy->on_stage = reload;
+    proxy_stream(proxy, &proxy_limits);
+    proxy_request(proxy, INFER, true, PROXY_CONFIG(NONE, NONE));
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
+    proxy_assert_text(proxy_pick(reply), "10.0.0.1:8000");
+    proxy_assert_text(proxy_set(reply, ":path"), "/v2/models/a-new-name/infer");
+    proxy_close(proxy);
+}
+
 /* The picker of a profile names as many as its parameter says, whatever the protocol's setting. */
 static void session_picker_names_several_endpoints(void **state) {
     (void)state;
@@ -500,6 +522,7 @@ int main(void) {
         cmocka_unit_test(session_ipv6_endpoint_has_brackets),
         cmocka_unit_test(session_client_destination_header_is_replaced),
         cmocka_unit_test(session_fallback_endpoints_are_sent),
+        cmocka_unit_test(session_reload_during_pick_keeps_target),
         cmocka_unit_test(session_picker_names_several_endpoints),
         cmocka_unit_test(session_configured_names_are_used),
         cmocka_unit_test(session_pick_stays_within_subset),

@@ -145,10 +145,9 @@ static bool prefers_available(const struct pick_session *session) {
     return false;
 }
 
-static enum status check_preference(struct pick_session *session, const struct pool_pick *pick,
-                                    struct error *err) {
-    bool refuses = session->stages.by_handler || pick_session_spec(session)->refuses_uncached;
-    if (!refuses || pick->n_cached_tokens > 0 || !prefers_available(session)) {
+static enum status check_preference(const struct pick_session *session,
+                                    const struct pool_pick *pick, struct error *err) {
+    if (pick->n_cached_tokens > 0 || !prefers_available(session)) {
         return ST_OK;
     }
     return error_set(err, ST_PRECONDITION_FAILED,
@@ -351,21 +350,20 @@ static bool may_hold(const struct pick_session *session, const struct pool_reque
            !(session->queue_entry && session->queue_entry->was_held);
 }
 
-/* Picks, or puts the request in the queue or the window of a burst: `pick->ticket` is empty
- * then. */
+/* Picks, or puts the request in the queue or the window of a burst: `pick->ticket` is empty then.
+ * `has_flow_control`: the pool. If it is enabled between this test and the pick, this request does
+ * not wait. */
 static enum status pick_or_wait(struct pick_session *session, const struct pick_stage *stage,
-                                struct pool_request *requested, struct pool_pick *pick,
-                                struct error *err) {
-    const struct pool_spec *spec = pick_session_spec(session);
+                                bool has_flow_control, struct pool_request *requested,
+                                struct pool_pick *pick, struct error *err) {
     enum status st = ST_OK;
-    /* If flow control is enabled between this test and the pick, this request does not wait. */
-    bool queues = session->queue_entry || (session->context.wakeup && spec->flow_control.on);
+    bool queues = session->queue_entry || (session->context.wakeup && has_flow_control);
     requested->may_hold = may_hold(session, requested);
     if ((queues && (session->stages.waits || may_wait(session, stage))) || requested->may_hold) {
         st = pick_queue_prepare(session, requested, err);
     }
     if (session->queue_entry) {
-        session->queue_entry->is_queue |= spec->flow_control.on;
+        session->queue_entry->is_queue |= has_flow_control;
     }
     if (st != ST_OK) {
         return st;
@@ -379,12 +377,15 @@ static enum status pick_or_wait(struct pick_session *session, const struct pick_
     return st;
 }
 
-/* Picks for the stage. `pick->ticket` is empty where it has to wait. */
+/* Picks for the stage. `pick->ticket` is empty where it has to wait. The configuration is read
+ * before the pick, which may load another one; refreshing the reader afterwards would invalidate
+ * the pick. */
 static enum status run_stage(struct pick_session *session, struct pick_stage *stage,
                              struct str model, struct pool_pick *pick, struct pool_trace *trace,
                              struct error *err) {
     const struct pool_spec *spec = pick_session_spec(session);
     bool is_first = is_destination(session, stage), is_recorded = session->trace.is_recorded;
+    bool refuses_uncached = is_first && (session->stages.by_handler || spec->refuses_uncached);
     enum protocol_fallback fallback = is_first ? spec->protocol.fallback : FALLBACK_NONE;
     struct pool_request requested = pick_stage_request(session, stage, model);
     requested.is_admitted = find_picked(session) != NULL;
@@ -397,7 +398,7 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
         return error_no_memory(err, "the scores of endpoints");
     }
     requested.scores = is_first ? session->stages.scores : NULL;
-    enum status st = pick_or_wait(session, stage, &requested, pick, err);
+    enum status st = pick_or_wait(session, stage, spec->flow_control.on, &requested, pick, err);
     if (st != ST_OK || !pick->ticket.endpoint) {
         return st;
     }
@@ -424,7 +425,7 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     if (pick->is_list && stage->plan->role != STAGE_PREFILL) {
         fallback = FALLBACK_LIST;
     }
-    st = is_first ? check_preference(session, pick, err) : ST_OK;
+    st = refuses_uncached ? check_preference(session, pick, err) : ST_OK;
     if (st == ST_OK) {
         uint16_t port = is_first ? session->stages.primary_port : 0;
         st = print_destination(session->arena, pick, fallback, port, &stage->destination, err);
