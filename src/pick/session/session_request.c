@@ -210,8 +210,9 @@ static bool set_format(struct pick_session *session, const struct model_location
     return prompt->grpc != NULL;
 }
 
-static bool start_prompt_scan(struct pick_session *session) {
-    const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
+/* `needs`: of the reader's snapshot. Returns: whether the pick waits for the prompt. */
+static bool start_prompt_scan(struct pick_session *session,
+                              const struct pool_request_needs *needs) {
     struct model_location location;
     enum ext_proc_body_mode mode = session->config.request_body;
     bool is_shown = pick_mode_is_duplex(mode) || pick_mode_is_buffered(mode);
@@ -591,13 +592,14 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
                check_parsers(session, snapshot->spec, &err) != ST_OK) {
         pick_session_refuse(session, &err);
     } else {
+        const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
         session->needs_model = needs_body(session, snapshot);
-        if (!pick_stages_plan(session)) {
+        if (!pick_stages_plan(session, snapshot->spec->handler, needs)) {
             error_no_memory(&err, "the stages of a request");
             pick_session_abort(session, &err);
             return;
         }
-        if (start_prompt_scan(session) || session->needs_model) {
+        if (start_prompt_scan(session, needs) || session->needs_model) {
             wait_for_body(session);
         } else {
             pick_session_pick_at_headers(session);

@@ -38,12 +38,12 @@ static const struct pick_stage_plan PLANS[N_STAGE_ROLES] = {
                        .header = STR("x-prefiller-host-port"),
                        .end = PICK_STAGE_LASTS_TO_RESPONSE}};
 
-bool pick_stages_plan(struct pick_session *session) {
-    const struct profile_handler *handler = pick_session_spec(session)->handler;
+bool pick_stages_plan(struct pick_session *session, const struct profile_handler *handler,
+                      const struct pool_request_needs *needs) {
     struct pick_stages *stages = &session->stages;
     enum stage_role order[N_STAGE_ROLES];
     size_t n_ordered = 0;
-    stages->removes_headers = pool_request_needs(session->context.reader)->source.on;
+    stages->removes_headers = needs->source.on;
     if (!handler || session->context.n_stages > 0) {
         return true;
     }

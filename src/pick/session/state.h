@@ -240,9 +240,10 @@ uint32_t pick_session_max_output_tokens(const struct pick_session *session);
 
 /* Makes the stages that the context says. Returns: false when out of memory. */
 bool pick_stages_init(struct pick_session *session) SLUICE_MUST_USE;
-/* The pool is known: makes the stages of its profile handler, if it has one. Returns: false when
- * out of memory. */
-bool pick_stages_plan(struct pick_session *session) SLUICE_MUST_USE;
+/* The pool is known: makes the stages of its profile handler; NULL: it has none. `needs`: of its
+ * profiles. Returns: false when out of memory. */
+bool pick_stages_plan(struct pick_session *session, const struct profile_handler *handler,
+                      const struct pool_request_needs *needs) SLUICE_MUST_USE;
 /* Reports to outlier detection how a response ended to which several endpoints contributed: to the
  * destination's, and where the response does not say which of them failed to all. */
 void pick_stages_report(struct pick_session *session, const struct pool_result *result,
