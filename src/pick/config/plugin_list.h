@@ -109,9 +109,6 @@ struct picker_agent_identity {
 extern const struct doc_member PICKER_AGENT_IDENTITY[];
 void picker_read_agent_identity(struct doc_reader *reader, const struct doc_node *document);
 /* reporter.c: the parameters of a request-attribute-reporter, and all of them. */
-struct picker_reporter {
-    struct pool_reporter reporter;
-};
 extern const struct doc_member PICKER_REPORTER[];
 void picker_read_reporters(struct doc_reader *reader, const struct doc_node *document);
 /* limits.c: the plugin probabilistic-admitter. */

@@ -86,14 +86,13 @@ static void read_attribute(struct doc_reader *reader, const struct doc_node *nod
 }
 
 static void read_attributes(struct doc_reader *reader, const struct doc_node *list, void *object) {
-    struct picker_reporter *settings = object;
     size_t n = doc_is_present(list) ? doc_count(list) : 0;
     if (n != 1) {
         doc_reader_fail(reader, list, "expected one attribute, got %zu", n);
         return;
     }
     for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
-        read_attribute(reader, &item, &settings->reporter);
+        read_attribute(reader, &item, object);
     }
 }
 
@@ -109,9 +108,9 @@ void picker_read_reporters(struct doc_reader *reader, const struct doc_node *doc
     (void)document;
     for (size_t i = 0; i < pool->plugins->n; i++) {
         const struct declared_plugin *plugin = &pool->plugins->items[i];
-        const struct picker_reporter *settings = plugin->settings;
-        if (!plugin->type || plugin->type->parameters != PICKER_REPORTER || !settings ||
-            !settings->reporter.expression) {
+        const struct pool_reporter *reporter = plugin->settings;
+        if (!plugin->type || plugin->type->parameters != PICKER_REPORTER || !reporter ||
+            !reporter->expression) {
             continue;
         }
         if (spec->n_reporters == POOL_MAX_REPORTERS) {
@@ -119,6 +118,6 @@ void picker_read_reporters(struct doc_reader *reader, const struct doc_node *doc
                             POOL_MAX_REPORTERS);
             return;
         }
-        spec->reporters[spec->n_reporters++] = settings->reporter;
+        spec->reporters[spec->n_reporters++] = *reporter;
     }
 }
