@@ -31,15 +31,13 @@ static void use_attributes(struct doc_reader *reader, struct scrape_plan *plan) 
     plan->n_attributes = needs_of(reader)->n_attributes;
 }
 
-/* Returns: n_attributes: no plugin reads it. */
-static uint32_t attribute_index(struct doc_reader *reader, struct str name, const char *producer) {
+/* Returns: false if no plugin reads the attribute. */
+static bool find_attribute(struct doc_reader *reader, struct str name, const char *producer,
+                           uint32_t *index) {
     const struct pool_request_needs *needs = needs_of(reader);
     struct attribute_key key = {name, str_of(producer)};
-    uint32_t i = 0;
-    while (i < needs->n_attributes && !attribute_key_equal(&needs->attributes[i], &key)) {
-        i++;
-    }
-    return i;
+    *index = pool_needs_find_attribute(needs, &key);
+    return *index < needs->n_attributes;
 }
 
 /* ---- metric specifications ------------------------------------------------------------------- */
@@ -221,8 +219,7 @@ static void read_custom(struct doc_reader *reader, const struct doc_node *list, 
         if (doc_reader_ok(reader) && has_custom_before(list, &item, name)) {
             doc_reader_fail(reader, &key, "the attribute \"%.*s\" is there twice", STR_ARG(name));
         }
-        rule.attribute = attribute_index(reader, name, LOADS);
-        if (rule.attribute < needs_of(reader)->n_attributes) {
+        if (find_attribute(reader, name, LOADS, &rule.attribute)) {
             add_rule(reader, &item, engine, &rule);
         }
     }
@@ -468,17 +465,26 @@ static const char *type_of_ref(struct doc_reader *reader, const struct doc_node 
     return type && type->kind == PICKER_PLUGIN_DATA ? type->type : "";
 }
 
-static const struct scrape_rule GPU_RULE = {.into = SCRAPE_ATTRIBUTE,
-                                            .combine = SCRAPE_MAX,
-                                            .series = STR("DCGM_FI_DEV_GPU_UTIL"),
-                                            .of_pod = true,
-                                            .divisor = 100};
+/* Returns: false, and adds a note, if no plugin reads what the rule sets. */
+static bool make_gpu_rule(struct doc_reader *reader, const struct doc_node *item,
+                          struct scrape_rule *out) {
+    *out = (struct scrape_rule){.into = SCRAPE_ATTRIBUTE,
+                                .combine = SCRAPE_MAX,
+                                .series = STR("DCGM_FI_DEV_GPU_UTIL"),
+                                .of_pod = true,
+                                .divisor = 100};
+    bool is_read = find_attribute(reader, STR("GPUUtilization"), GPUS, &out->attribute);
+    if (!is_read) {
+        pool_config_add_note(reader, item, "no plugin reads GPUUtilization of dcgm-extractor");
+    }
+    return is_read;
+}
 
 /* The pages of DCGM exporters are scraped if a plugin reads what they say. */
 static void apply_gpu_source(struct doc_reader *reader, const struct doc_node *item,
                              const struct declared_plugin *declared) {
     struct pool_config_reader *pool = pool_config_reader_of(reader);
-    struct scrape_rule rule = GPU_RULE;
+    struct scrape_rule rule;
     struct scrape_plan *plan = doc_reader_calloc(reader, 1, sizeof(*plan));
     if (!plan) {
         return;
@@ -489,10 +495,10 @@ static void apply_gpu_source(struct doc_reader *reader, const struct doc_node *i
     if (declared && doc_is_present(&declared->parameters)) {
         doc_reader_object(reader, &declared->parameters, PICKER_GPU_SOURCE, plan);
     }
-    rule.attribute = attribute_index(reader, STR("GPUUtilization"), GPUS);
-    if (rule.attribute == plan->n_attributes) {
-        pool_config_add_note(reader, item, "no plugin reads GPUUtilization of dcgm-extractor");
-    } else if (pool->spec->scrape_gpus) {
+    if (!make_gpu_rule(reader, item, &rule)) {
+        return;
+    }
+    if (pool->spec->scrape_gpus) {
         doc_reader_fail(reader, item, "expected one source of dcgm-extractor, got two");
     } else if (doc_reader_ok(reader)) {
         (void)scrape_rules_add(&plan->source.rules, &rule);
@@ -503,14 +509,12 @@ static void apply_gpu_source(struct doc_reader *reader, const struct doc_node *i
 /* A page with the loads may have the GPUs, too. */
 static void add_gpu_rule(struct doc_reader *reader, const struct doc_node *item) {
     struct scrape_plan *plan = pool_config_reader_of(reader)->scrape;
-    struct scrape_rule rule = GPU_RULE;
-    rule.attribute = attribute_index(reader, STR("GPUUtilization"), GPUS);
+    struct scrape_rule rule;
     if (!plan) {
         return; /* an error before, or a reference that is reported */
     }
     use_attributes(reader, plan);
-    if (rule.attribute == plan->n_attributes) {
-        pool_config_add_note(reader, item, "no plugin reads GPUUtilization of dcgm-extractor");
+    if (!make_gpu_rule(reader, item, &rule)) {
         return;
     }
     bool fits = scrape_rules_add(&plan->source.rules, &rule);

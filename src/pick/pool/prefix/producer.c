@@ -108,13 +108,19 @@ enum status pool_needs_use_media(struct pool_request_needs *needs, struct prefix
                      STR_ARG(name));
 }
 
-enum status pool_needs_use_attribute(struct pool_request_needs *needs,
-                                     const struct attribute_key *key, uint32_t *index,
-                                     struct error *err) {
+uint32_t pool_needs_find_attribute(const struct pool_request_needs *needs,
+                                   const struct attribute_key *key) {
     uint32_t i = 0;
     while (i < needs->n_attributes && !attribute_key_equal(&needs->attributes[i], key)) {
         i++;
     }
+    return i;
+}
+
+enum status pool_needs_use_attribute(struct pool_request_needs *needs,
+                                     const struct attribute_key *key, uint32_t *index,
+                                     struct error *err) {
+    uint32_t i = pool_needs_find_attribute(needs, key);
     if (i == ATTRIBUTES_MAX) {
         return error_set(err, ST_BAD_CONFIG,
                          "expected plugins that read %d attributes of endpoints at most",

@@ -154,6 +154,9 @@ enum status pool_needs_use_prefix(struct pool_request_needs *needs, struct prefi
 /* The same of one of media, which is added where none has the default's name. */
 enum status pool_needs_use_media(struct pool_request_needs *needs, struct prefix_user *user,
                                  struct error *err) SLUICE_MUST_USE;
+/* Returns: n_attributes: no plugin reads it. */
+uint32_t pool_needs_find_attribute(const struct pool_request_needs *needs,
+                                   const struct attribute_key *key);
 /* The plugin reads the attribute. Returns: ST_BAD_CONFIG: too many are read; its index. */
 enum status pool_needs_use_attribute(struct pool_request_needs *needs,
                                      const struct attribute_key *key, uint32_t *index,
