@@ -610,7 +610,7 @@ static void on_end(struct stream *stream) {
     memory_overhead_release(&stream->overhead);
     pick_session_free(stream->session);
     if (stream->trace) {
-        stream_trace_end(stream->trace, &stream->worker_state->traces, stream->stats.response.usage,
+        stream_trace_end(stream->trace, &stream->worker_state->traces, &stream->stats.response,
                          clock_read_ns());
     }
     stream->call->user = NULL;

@@ -22,7 +22,6 @@ struct stream_trace {
     struct prng *prng;
     bool failed; /* out of memory */
     bool was_picked;
-    bool has_ended_response;
     unsigned char trace[TRACE_ID_BYTES];
     unsigned char request_id[SPAN_ID_BYTES], picking_id[SPAN_ID_BYTES], server_id[SPAN_ID_BYTES];
     struct traceparent parent; /* with has_parent */
@@ -30,7 +29,8 @@ struct stream_trace {
     struct str state;
     struct otlp_span spans[MOST_SPANS];
     size_t n_spans;
-    uint64_t begun_ns, picking_ns, picked_ns, response_ns, first_byte_ns, last_ns;
+    uint64_t begun_ns, picking_ns, picked_ns;
+    uint64_t response_ns, last_ns; /* of the response's messages; 0: none was received */
     /* Of the present wait: its begin, and the begin of the pick that ended it; 0: none. */
     uint64_t wait_ns, wait_end_ns;
     int64_t priority;
@@ -316,12 +316,6 @@ void stream_trace_on_response(struct stream_trace *trace, const struct ext_proc_
         (void)num_parse_u64(ext_proc_header_find(&message->fields, STR(":status")),
                             &trace->http_status);
     }
-    if (message->kind == EXT_PROC_RESPONSE_BODY && message->body.len > 0 &&
-        trace->first_byte_ns == 0) {
-        trace->first_byte_ns = now_ns;
-    }
-    trace->has_ended_response = message->end_of_stream || message->end_without_message ||
-                                message->kind == EXT_PROC_RESPONSE_TRAILERS;
     trace->last_ns = now_ns;
 }
 
@@ -372,7 +366,7 @@ static struct str server_span_name(struct stream_trace *trace, struct str model)
     return name;
 }
 
-static void add_server_span(struct stream_trace *trace, const struct usage_scan *usage,
+static void add_server_span(struct stream_trace *trace, const struct response_meter *response,
                             uint64_t now_ns) {
     if (!trace->was_picked) {
         return;
@@ -387,17 +381,17 @@ static void add_server_span(struct stream_trace *trace, const struct usage_scan 
     }
     memcpy(span->id, trace->server_id, SPAN_ID_BYTES);
     span->start_ns = trace->picked_ns;
-    span->end_ns = trace->has_ended_response ? trace->last_ns : now_ns;
+    span->end_ns = response->is_over ? trace->last_ns : now_ns;
     span->failed = trace->http_status >= 500;
     span->events = events;
     if (trace->response_ns > 0) {
         events[span->n_events++] = (struct otlp_event){trace->response_ns, STR("response.begin")};
     }
-    if (trace->first_byte_ns > 0) {
+    if (response->first_ns > 0) {
         events[span->n_events++] =
-            (struct otlp_event){trace->first_byte_ns, STR("response.first_byte")};
+            (struct otlp_event){response->first_ns, STR("response.first_byte")};
     }
-    add_request_attributes(trace, span, model, usage);
+    add_request_attributes(trace, span, model, response->usage);
     add_endpoint(span, trace->address, trace->port);
 }
 
@@ -422,10 +416,10 @@ static void add_request_span(struct stream_trace *trace, const struct usage_scan
 }
 
 void stream_trace_end(struct stream_trace *trace, struct trace_context *context,
-                      const struct usage_scan *usage, uint64_t now_ns) {
+                      const struct response_meter *response, uint64_t now_ns) {
     add_picking_span(trace, now_ns);
-    add_server_span(trace, usage, now_ns);
-    add_request_span(trace, usage, now_ns);
+    add_server_span(trace, response, now_ns);
+    add_request_span(trace, response->usage, now_ns);
     context->n_open--;
     if (trace->failed) {
         metric_add(METRIC_TRACES_DROPPED, 1);

@@ -14,8 +14,8 @@
 #ifndef SLUICE_PICK_EXT_PROC_STREAM_TRACE_H
 #define SLUICE_PICK_EXT_PROC_STREAM_TRACE_H
 
-#include "codec/prompt/usage_scan.h"
 #include "core/base/random.h"
+#include "pick/ext_proc/stream_stats.h"
 #include "pick/session/session.h"
 #include "telemetry/trace/otel.h"
 #include "telemetry/trace/span_writer.h"
@@ -44,9 +44,8 @@ void stream_trace_on_outcome(struct stream_trace *trace, const struct pick_outco
 /* A message of the response, which was received at that time. */
 void stream_trace_on_response(struct stream_trace *trace, const struct ext_proc_request *message,
                               uint64_t now_ns);
-/* The stream has ended: passes the spans on. `usage`: of the response; NULL: unknown. Owns: takes
- * the trace. */
+/* The stream has ended: passes the spans on. Owns: takes the trace. */
 void stream_trace_end(struct stream_trace *trace, struct trace_context *context,
-                      const struct usage_scan *usage, uint64_t now_ns);
+                      const struct response_meter *response, uint64_t now_ns);
 
 #endif

@@ -23,6 +23,7 @@ static void stream_trace_over_most_open_is_dropped(void **state) {
                                            .delay_ms = 1};
     struct trace_context context = {.sampler = &ALL};
     const struct ext_proc_headers none = {.bytes = {NULL, 0}};
+    const struct response_meter no_response = {.usage = NULL};
     struct stream_trace **traces = calloc(STREAM_TRACE_MOST_OPEN + 1, sizeof(*traces));
     struct arena *arena = arena_new(NULL, 0);
     struct error err;
@@ -38,10 +39,10 @@ static void stream_trace_over_most_open_is_dropped(void **state) {
         assert_true((traces[i] != NULL) == choice.is_recorded);
     }
     assert_int_equal(metric_read(METRIC_TRACES_DROPPED), n_dropped + 1);
-    stream_trace_end(traces[0], &context, NULL, 1);
+    stream_trace_end(traces[0], &context, &no_response, 1);
     assert_true(stream_trace_begin(&context, arena, &none, &traces[0]).is_recorded);
     for (size_t i = 0; i < STREAM_TRACE_MOST_OPEN; i++) {
-        stream_trace_end(traces[i], &context, NULL, 1);
+        stream_trace_end(traces[i], &context, &no_response, 1);
     }
     assert_int_equal(context.n_open, 0);
     span_writer_free(context.writer);
