@@ -62,6 +62,18 @@ static inline void fixture_open(struct fixture *fixture, struct pool_spec *spec)
     assert_int_equal(pool_reader_new(fixture->pool, 1, &fixture->reader, &err), ST_OK);
 }
 
+/* The same, with a table of prompt prefixes. */
+static inline void fixture_open_with_prefixes(struct fixture *fixture, struct pool_spec *spec) {
+    struct prefix_table *table;
+    struct error err;
+    assert_int_equal(pool_new(&fixture->pool, &err), ST_OK);
+    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
+    pool_attach_prefix_table(fixture->pool, table);
+    prefix_table_unref(table);
+    fixture_update(fixture->pool, spec);
+    assert_int_equal(pool_reader_new(fixture->pool, 1, &fixture->reader, &err), ST_OK);
+}
+
 static inline void fixture_close(struct fixture *fixture) {
     struct pool_stats stats;
     pool_get_stats(fixture->pool, &stats);

@@ -96,8 +96,7 @@ static void body_buffered_partial_with_trailers_ends_too_early(void **state) {
         proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
         proxy_part(proxy, EXT_PROC_REQUEST_BODY, str_make(body, cases[i].n_bytes), false);
         proxy_expect_refusal(proxy, cases[i].status);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -112,8 +111,7 @@ static void body_buffered_trailers_end_body(void **state) {
     proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
     proxy_pick(proxy_next(proxy));
     proxy_expect_continue(proxy, EXT_PROC_REQUEST_TRAILERS);
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST, false, PROXY_CONFIG(BUFFERED, NONE));
     proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
     proxy_trailers(proxy, EXT_PROC_REQUEST_TRAILERS);
@@ -154,15 +152,13 @@ static void body_override_requests_buffered_body(void **state) {
         proxy_assert_text(proxy_set(reply, "content-length"), "47");
         assert_int_equal(proxy_n_set(reply), 1); /* the same endpoint */
         proxy_expect_no_message(proxy);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_request(proxy, POST, false, PROXY_CONFIG(NONE, NONE));
     expect_raised(proxy);
     proxy_body(proxy, PLAIN, true);
     proxy_expect_continue(proxy, EXT_PROC_REQUEST_BODY);
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST, false, PROXY_CONFIG(NONE, NONE));
     expect_raised(proxy);
     proxy_body(proxy, "{\"model\":\"stranger\"}", true);
@@ -189,8 +185,7 @@ static void body_override_ignored_counts_unchecked_models(void **state) {
         proxy_answer(proxy, answers[i % 2], true);
         proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
         assert_int_equal(metric_read(METRIC_PICK_MODELS_UNCHECKED_TOTAL), before + 1);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -219,8 +214,7 @@ static void body_override_ignored_counts_without_response_headers(void **state) 
         } else {
             proxy_answer(proxy, answered, true);
         }
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
         proxy_request(proxy, POST, false, PROXY_CONFIG(NONE, NONE));
         proxy_end(proxy);
         assert_int_equal(metric_read(METRIC_PICK_MODELS_UNCHECKED_TOTAL), before + 2);
@@ -249,8 +243,7 @@ static void body_override_first_piece_is_renamed(void **state) {
             proxy_expect_continue(proxy, EXT_PROC_REQUEST_BODY);
         }
         proxy_expect_no_message(proxy);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_request(proxy, POST, false, PROXY_CONFIG(STREAMED, NONE));
     expect_raised(proxy);
@@ -300,8 +293,7 @@ static void body_override_ignored_in_streamed_mode_checks_pieces(void **state) {
             proxy_expect_refusal(proxy, cases[i].status);
         }
         proxy_expect_no_message(proxy);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -350,8 +342,7 @@ static void body_without_model_is_refused(void **state) {
         const struct ext_proc_client_response *reply =
             proxy_expect_refusal(proxy, cases[i / 2].status);
         assert_non_null(strstr(reply->body.ptr, cases[i / 2].text));
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -387,13 +378,11 @@ static void body_encoded_with_model_needed_is_415(void **state) {
     (void)state;
     proxy_request(proxy, POST "|content-encoding=identity", false, PROXY_CONFIG(BUFFERED, NONE));
     proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST "|content-encoding=gzip", false, PROXY_CONFIG(NONE, NONE));
     const struct ext_proc_client_response *reply = proxy_expect_refusal(proxy, 415);
     proxy_assert_text(proxy_set(reply, "accept-encoding"), "identity");
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, ":method=POST|:path=/v2/models/m/infer|content-encoding=gzip", false,
                   PROXY_CONFIG(NONE, NONE));
     proxy_pick(proxy_next(proxy));
@@ -494,8 +483,7 @@ static void message_rejected_answers_client_or_ends_stream(void **state) {
             proxy_expect_no_message(proxy);
             assert_int_equal(proxy->why.status, ST_BODY_TOO_LARGE);
         }
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_request(proxy, POST, false, PROXY_CONFIG(NONE, NONE));
     proxy_answer(proxy, ":status=200", false);
@@ -561,8 +549,7 @@ static void body_of_listed_path_must_name_model(void **state) {
         } else {
             proxy_pick(proxy_next(proxy));
         }
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -634,8 +621,7 @@ static void body_large_is_scanned_in_slices(void **state) {
         } else {
             assert_false(proxy_next(proxy)->is_immediate);
         }
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
     free(bytes);
@@ -669,8 +655,7 @@ static void body_large_is_released_wherever_it_ends(void **state) {
             assert_true(proxy->finished);
         }
         assert_int_equal(pick_session_has_more(proxy->session), i == 0);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
     free(bytes);

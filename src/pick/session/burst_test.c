@@ -65,16 +65,9 @@ static struct pool_spec *spec_of(const struct profile *profile, uint32_t from, u
 
 /* Takes the spec. */
 static void open_stage(struct stage *stage, struct pool_spec *spec) {
-    struct prefix_table *table;
-    struct error err;
     clock_set_fake_ns(START_NS);
     stage->n = 0;
-    assert_int_equal(pool_new(&stage->pool.pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(stage->pool.pool, table);
-    prefix_table_unref(table);
-    fixture_update(stage->pool.pool, spec);
-    assert_int_equal(pool_reader_new(stage->pool.pool, 1, &stage->pool.reader, &err), ST_OK);
+    fixture_open_with_prefixes(&stage->pool, spec);
 }
 
 /* A request with this prompt, of which the whole body is shown. */

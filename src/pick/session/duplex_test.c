@@ -78,8 +78,7 @@ static void duplex_body_split_anywhere_gives_same_result(void **state) {
             }
             proxy_expect_body(proxy, EXT_PROC_REQUEST_BODY, expected, true);
             proxy_expect_no_message(proxy);
-            proxy_end(proxy);
-            proxy_stream(proxy, &proxy_limits);
+            proxy_next_stream(proxy);
         }
     }
     proxy_close(proxy);
@@ -139,8 +138,7 @@ static void duplex_trailers_end_body(void **state) {
     proxy_expect_body(proxy, EXT_PROC_REQUEST_BODY, STR("{\"prompt\":1,\"model\":\"m\"}"), false);
     proxy_trailers(proxy, EXT_PROC_REQUEST_TRAILERS);
     proxy_expect_continue(proxy, EXT_PROC_REQUEST_TRAILERS);
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_body(proxy, "{\"prompt\":1", false);
     proxy_trailers(proxy, EXT_PROC_REQUEST_TRAILERS);
@@ -203,8 +201,7 @@ static void duplex_empty_grpc_message_is_sent(void **state) {
     proxy_pick(proxy_next(proxy));
     proxy_send(proxy, &part);
     proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "", false);
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, GRPC, false, PROXY_CONFIG(GRPC, GRPC));
     expect_pick_at_headers(proxy);
     proxy_send(proxy, &part);
@@ -224,8 +221,7 @@ static void duplex_compressed_grpc_message_is_415(void **state) {
     expect_pick_at_headers(proxy);
     proxy_send(proxy, &part);
     assert_int_equal(proxy_expect_refusal(proxy, 415)->grpc_status, 12);
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, GRPC, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_part(proxy, EXT_PROC_REQUEST_BODY, BYTES("\x01\0\0\0\x08" OLD_MESSAGE), true);
     assert_int_equal(proxy_expect_refusal(proxy, 415)->grpc_status, 12);
@@ -243,8 +239,7 @@ static void duplex_grpc_mode_prefixed_body_is_replaced(void **state) {
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
     assert_int_equal(reply->body_mutation, EXT_PROC_BODY_REPLACED);
     assert_true(str_eq(reply->body, BYTES("\0\0\0\0\x08" NEW_MESSAGE)));
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, GRPC, false, PROXY_CONFIG(GRPC, NONE));
     expect_pick_at_headers(proxy);
     proxy_part(proxy, EXT_PROC_REQUEST_BODY, BYTES("\0\0\0\0\x03\x0a\x01x"), true);
@@ -263,8 +258,7 @@ static void duplex_grpc_mode_json_body_is_replaced(void **state) {
     assert_int_equal(reply->body_mutation, EXT_PROC_BODY_REPLACED);
     assert_true(str_eq(reply->body, new));
     proxy_assert_text(proxy_set(reply, "content-length"), "47");
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST, false, PROXY_CONFIG(GRPC, NONE));
     expect_pick_at_headers(proxy);
     proxy_part(proxy, EXT_PROC_REQUEST_BODY, plain, false); /* trailers follow */
@@ -290,8 +284,7 @@ static void duplex_grpc_length_prefix_follows_renamed_model(void **state) {
         send_in_steps(proxy, body, step, false);
         proxy_pick(proxy_next(proxy));
         proxy_expect_body(proxy, EXT_PROC_REQUEST_BODY, expected, true);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_request(proxy, GRPC, false, PROXY_CONFIG(BUFFERED, NONE));
     proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
@@ -312,8 +305,7 @@ static void duplex_body_timeout_is_408(void **state) {
     proxy_body(proxy, "{\"prompt\":", false);
     pick_session_on_timeout(proxy->session);
     proxy_expect_refusal(proxy, 408);
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_body(proxy, PLAIN, false);
     proxy_pick(proxy_next(proxy));

@@ -81,28 +81,6 @@ static struct pool_spec *spec_of(const struct profile_handler *handler,
     return spec;
 }
 
-/* Takes the spec. */
-static struct fake_proxy *open_pool(struct pool_spec *spec) {
-    struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
-    struct prefix_table *table;
-    struct error err;
-    assert_non_null(proxy);
-    assert_int_equal(pool_new(&proxy->pool.pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(proxy->pool.pool, table);
-    prefix_table_unref(table);
-    fixture_update(proxy->pool.pool, spec);
-    assert_int_equal(pool_reader_new(proxy->pool.pool, 1, &proxy->pool.reader, &err), ST_OK);
-    pool_wakeup_init(&proxy->wakeup, proxy_on_call, proxy);
-    proxy_stream(proxy, &proxy_limits);
-    return proxy;
-}
-
-static void next_stream(struct fake_proxy *proxy) {
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
-}
-
 static size_t count_removed(const struct ext_proc_client_response *reply, const char *key) {
     struct pb_reader reader = pb_read(reply->mutation);
     struct str removed;
@@ -152,7 +130,8 @@ static void handler_all_stages_are_named_and_forged_headers_replaced(void **stat
     (void)state;
     for (int first = 0; first < 2; first++) {
         handler.prefill_first = first == 1;
-        struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
+        struct fake_proxy *proxy =
+            proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
         expect_reply(send_request(proxy, POST FORGED, TEXT_BODY), "10.0.0.1:8000", values);
         proxy_close(proxy);
     }
@@ -165,12 +144,13 @@ static void handler_stages_left_out_remove_forged_headers(void **state) {
     (void)state;
     handler.stages[STAGE_ENCODE].decider.kind = DECIDER_MULTIMODAL;
     handler.stages[STAGE_PREFILL].decider.kind = DECIDER_PREFIX; /* 0 tokens: never */
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
     expect_reply(send_request(proxy, POST FORGED, TEXT_BODY), "10.0.0.1:8000", none);
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     proxy_request(proxy, ":method=GET|:path=/v1/models" FORGED, true, PROXY_CONFIG(NONE, NONE));
     expect_reply(proxy_next(proxy), "10.0.0.1:8000", none);
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST FORGED, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_body(proxy, TEXT_BODY, true);
     expect_reply(proxy_next(proxy), "10.0.0.1:8000", none);
@@ -199,7 +179,7 @@ static int expect_sources(struct fake_proxy *proxy, bool is_prefill) {
     int n_named = 0;
     (void)send_request(proxy, POST, TEXT_BODY); /* the proxy shows responses */
     proxy_answer(proxy, ":status=200", true);
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     for (int i = 0; i < 60; i++) {
         static char having[400];
         char body[400];
@@ -219,7 +199,7 @@ static int expect_sources(struct fake_proxy *proxy, bool is_prefill) {
         list(having, sizeof(having), destination);
         list(having, sizeof(having), prefiller);
         proxy_answer(proxy, ":status=200", true);
-        next_stream(proxy);
+        proxy_next_stream(proxy);
     }
     return n_named;
 }
@@ -242,7 +222,8 @@ static void handler_source_is_named_for_the_stage_that_computes(void **state) {
         }
         handler.profiles = profiles;
         handler.prefill_first = rows[k].prefill_first;
-        struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){3, 0, 3}));
+        struct fake_proxy *proxy =
+            proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){3, 0, 3}));
         assert_true(expect_sources(proxy, rows[k].is_prefill) >= 10);
         proxy_close(proxy);
     }
@@ -257,7 +238,7 @@ static void source_is_named_without_a_handler(void **state) {
     profile.needs.source =
         (struct source_producer){.on = true, .min_tokens = 1, .profile = STR("prefill")};
     spec->profile = &profile;
-    struct fake_proxy *proxy = open_pool(spec);
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
     assert_true(expect_sources(proxy, false) >= 10);
     proxy_close(proxy);
 }
@@ -271,9 +252,10 @@ static void handler_multimodal_decider_encodes_pictures_only(void **state) {
     (void)state;
     handler.stages[STAGE_ENCODE].decider.kind = DECIDER_MULTIMODAL;
     handler.stages[STAGE_PREFILL].profile = NULL;
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
     expect_reply(send_request(proxy, POST, TEXT_BODY), "10.0.0.1:8000", without);
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     expect_reply(send_request(proxy, POST, PICTURE_BODY), "10.0.0.1:8000", with);
     proxy_close(proxy);
 }
@@ -288,17 +270,18 @@ static void handler_prefix_decider_looks_at_decoding_server(void **state) {
     handler.stages[STAGE_ENCODE].profile = NULL;
     handler.stages[STAGE_PREFILL].decider =
         (struct stage_decider){.kind = DECIDER_PREFIX, .non_cached_tokens = 100};
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 1}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 0, 1}));
     memset(words, 'a', sizeof(words));
     words[sizeof(words) - 1] = '\0';
     snprintf(body, sizeof(body), "{\"model\":\"m\",\"prompt\":\"%s\"}", words);
     expect_reply(send_request(proxy, ":method=POST|:path=/v1/completions", body), "10.0.0.1:8000",
                  with);
     proxy_answer(proxy, ":status=200", true);
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     expect_reply(send_request(proxy, ":method=POST|:path=/v1/completions", body), "10.0.0.1:8000",
                  without);
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     expect_reply(send_request(proxy, ":method=POST|:path=/v1/completions",
                               "{\"model\":\"m\",\"prompt\":\"short\"}"),
                  "10.0.0.1:8000", without);
@@ -339,7 +322,7 @@ static void handler_later_stage_is_near_earlier_one(void **state) {
                                                 .labels = {own, 2}};
             pool_spec_add_endpoint(spec, &wanted);
         }
-        struct fake_proxy *proxy = open_pool(spec);
+        struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
         for (int i = 0; i < 50; i++) {
             struct endpoint_address decode, prefill;
             proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
@@ -347,7 +330,7 @@ static void handler_later_stage_is_near_earlier_one(void **state) {
             assert_true(endpoint_address_parse(proxy_pick(reply), &decode));
             assert_true(endpoint_address_parse(proxy_set(reply, SERVER_HEADERS[0]), &prefill));
             assert_int_equal(decode.low & 0xff, prefill.low & 0xff);
-            next_stream(proxy);
+            proxy_next_stream(proxy);
         }
         proxy_close(proxy);
     }
@@ -362,12 +345,13 @@ static void handler_missing_stage_is_skipped_or_refused(void **state) {
         struct profile_handler handler = handler_of_three();
         int64_t before = metric_read(METRIC_PICK_PREFILL_MISSING);
         handler.prefill_first = first == 1;
-        struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 0}));
+        struct fake_proxy *proxy =
+            proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 1, 0}));
         expect_reply(send_request(proxy, POST FORGED, TEXT_BODY), "10.0.0.1:8000", none);
         assert_int_equal(metric_read(METRIC_PICK_PREFILL_MISSING), before + 1);
         proxy_close(proxy);
         handler.refuses = true;
-        proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 0}));
+        proxy = proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 1, 0}));
         proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
         proxy_body(proxy, TEXT_BODY, true);
         proxy_expect_refusal(proxy, 503);
@@ -379,7 +363,8 @@ static void handler_missing_stage_is_skipped_or_refused(void **state) {
 static void handler_missing_decode_is_refused(void **state) {
     struct profile_handler handler = handler_of_three();
     (void)state;
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){0, 1, 1}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){0, 1, 1}));
     proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_body(proxy, TEXT_BODY, true);
     proxy_expect_refusal(proxy, 503);
@@ -395,7 +380,8 @@ static void handler_primary_port_replaces_destinations(void **state) {
                                       .n_profiles = 1,
                                       .stages[STAGE_DECODE].profile = PROFILES,
                                       .primary_port = 9000};
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 0}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 0, 0}));
     (void)state;
     expect_reply(send_request(proxy, POST FORGED, TEXT_BODY), "10.0.0.1:9000", values);
     proxy_close(proxy);
@@ -412,11 +398,12 @@ static void handler_header_names_profile(void **state) {
                                       .stages[STAGE_DECODE].profile = PROFILES,
                                       .header = STR("epp-profile"),
                                       .default_profile = STR("DECODE")};
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         expect_reply(send_request(proxy, rows[i][0], TEXT_BODY), rows[i][1], none);
-        next_stream(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_request(proxy, POST "|epp-profile=other", true, PROXY_CONFIG(NONE, NONE));
     proxy_expect_refusal(proxy, 400);
@@ -429,7 +416,8 @@ static void handler_prefer_available_needs_cached_prefix(void **state) {
     char body[2000], words[1000];
     (void)state;
     handler.stages[STAGE_ENCODE].profile = handler.stages[STAGE_PREFILL].profile = NULL;
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 0}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 0, 0}));
     memset(words, 'a', sizeof(words));
     words[sizeof(words) - 1] = '\0';
     snprintf(body, sizeof(body), "{\"model\":\"m\",\"prompt\":\"%s\"}", words);
@@ -446,7 +434,7 @@ static void handler_prefer_available_needs_cached_prefix(void **state) {
             expect_reply(proxy_next(proxy), "10.0.0.1:8000", none);
             proxy_answer(proxy, ":status=200", true);
         }
-        next_stream(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -479,7 +467,8 @@ static void handler_explanation_has_each_stage(void **state) {
     struct error err;
     (void)state;
     handler.stages[STAGE_ENCODE].decider.kind = DECIDER_MULTIMODAL;
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 2}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 0, 2}));
     buf_init(&out, arena, 0);
     assert_int_equal(pick_explain(proxy->pool.reader, &described, &out, &err), ST_OK);
     buf_add_char(&out, '\0');
@@ -514,7 +503,7 @@ static void handler_waiters_get_endpoints_of_their_stage(void **state) {
     struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){1, 0, 1});
     spec->max_in_flight = 1;
     spec->flow_control.on = true;
-    struct fake_proxy *proxy = open_pool(spec);
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
     struct pool_waiter waiter = {.wakeup = &proxy->wakeup};
     struct pool_pick prefill = take(proxy, STAGE_PREFILL);
     proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE)); /* has the one that decodes */
@@ -580,7 +569,7 @@ static void handler_first_stage_that_waits_is_reported(void **state) {
         spec->max_in_flight = 1;
         spec->flow_control.on = true;
         add_objective(spec, 7);
-        struct fake_proxy *proxy = open_pool(spec);
+        struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
         struct pool_pick prefill = take(proxy, STAGE_PREFILL);
         watch(proxy, &found);
         proxy_request(proxy, GOLD, true, PROXY_CONFIG(NONE, NONE));
@@ -607,7 +596,7 @@ static void handler_stages_of_shared_servers_do_not_wait_for_each_other(void **s
     pool_spec_add_endpoint(spec, &shared);
     spec->max_in_flight = 1;
     spec->flow_control.on = true;
-    struct fake_proxy *proxy = open_pool(spec);
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
     proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
     const struct ext_proc_client_response *reply = proxy_next(proxy);
     assert_true(str_is(proxy_pick(reply), "10.0.0.1:8000"));
@@ -624,7 +613,7 @@ static void handler_stage_waits_over_a_change_of_the_profiles(void **state) {
     struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){1, 0, 1});
     spec->max_in_flight = 1;
     spec->flow_control.on = true;
-    struct fake_proxy *proxy = open_pool(spec);
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
     struct pool_pick prefill = take(proxy, STAGE_PREFILL);
     proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
     proxy_expect_no_message(proxy);
@@ -653,7 +642,7 @@ static void handler_waits_for_the_stage_that_is_not_ready(void **state) {
                                         .timeout_ns = 1,
                                         .n_healthy = 1,
                                         .n_unhealthy = 1};
-    struct fake_proxy *proxy = open_pool(spec);
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
     struct endpoint *decode = fixture_endpoint(&proxy->pool, "10.0.0.1:8000");
     struct endpoint *prefill = fixture_endpoint(&proxy->pool, "10.0.2.1:8000");
     pool_set_ready(proxy->pool.pool, decode, false);
@@ -678,7 +667,7 @@ static void handler_requests_are_admitted_once(void **state) {
     add_objective(spec, -1);
     spec->admitter =
         (struct pool_admitter){.on = true, .queue_depth = 5, .kv_cache = 0.8, .power = 1, .k = 1};
-    struct fake_proxy *proxy = open_pool(spec);
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
     for (int role = 0; role < N_STAGE_ROLES; role++) {
         char text[32];
         struct endpoint_load load = {
@@ -689,7 +678,7 @@ static void handler_requests_are_admitted_once(void **state) {
     for (int i = 0; i < 4000; i++) {
         watch(proxy, &found);
         proxy_request(proxy, GOLD, true, PROXY_CONFIG(NONE, NONE));
-        next_stream(proxy);
+        proxy_next_stream(proxy);
     }
     assert_in_range(found.n_refused, 1080, 1320); /* 30 % */
     proxy_close(proxy);
@@ -720,7 +709,7 @@ static void handler_stages_have_one_revision(void **state) {
                                                 .labels = {labels[revision][role], 2}};
             pool_spec_add_endpoint(spec, &wanted);
         }
-        struct fake_proxy *proxy = open_pool(spec);
+        struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
         for (int i = 0; i < 200; i++) {
             proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
             const struct ext_proc_client_response *reply = proxy_next(proxy);
@@ -729,7 +718,7 @@ static void handler_stages_have_one_revision(void **state) {
                 assert_int_equal(proxy_set(reply, SERVER_HEADERS[k]).ptr[sizeof("10.0.0.") - 1],
                                  revision);
             }
-            next_stream(proxy);
+            proxy_next_stream(proxy);
         }
         proxy_close(proxy);
     }
@@ -742,7 +731,8 @@ static void handler_stage_of_avoided_servers_gets_one(void **state) {
     struct profile_handler handler = handler_of_three();
     (void)state;
     handler.stages[STAGE_ENCODE].profile = NULL;
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 1}));
+    struct fake_proxy *proxy =
+        proxy_open_with_prefixes(spec_of(&handler, (const uint32_t[]){1, 0, 1}));
     pool_report_refused(proxy->pool.pool, fixture_endpoint(&proxy->pool, "10.0.0.1:8000"));
     proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
     expect_reply(proxy_next(proxy), "10.0.0.1:8000", values);
@@ -757,7 +747,7 @@ static void handler_errors_count_for_each_stage(void **state) {
     handler.stages[STAGE_ENCODE].profile = NULL;
     struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){4, 0, 4});
     spec->outlier_detection.consecutive_5xx = 3;
-    struct fake_proxy *proxy = open_pool(spec);
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
     struct endpoint *bad = fixture_endpoint(&proxy->pool, "10.0.2.1:8000");
     for (int i = 0; i < 200; i++) {
         proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
@@ -767,7 +757,7 @@ static void handler_errors_count_for_each_stage(void **state) {
                          ? ":status=500|x-envoy-upstream-service-time=1"
                          : ":status=200|x-envoy-upstream-service-time=1",
                      true);
-        next_stream(proxy);
+        proxy_next_stream(proxy);
     }
     assert_true(endpoint_is_ejected(bad));
     for (uint32_t i = 1; i <= 4; i++) {
@@ -795,7 +785,7 @@ static void expect_of_role(struct str text, enum stage_role role,
 static void handler_churn_each_stage_has_its_role(void **state) {
     struct profile_handler handler = handler_of_three();
     uint32_t n_of[N_STAGE_ROLES] = {3, 2, 3};
-    struct fake_proxy *proxy = open_pool(spec_of(&handler, n_of));
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec_of(&handler, n_of));
     struct prng prng = {5};
     (void)state;
     for (int i = 0; i < CHURN_PICKS; i++) {
@@ -821,7 +811,7 @@ static void handler_churn_each_stage_has_its_role(void **state) {
         if (i % 3 > 0) {
             proxy_answer(proxy, ":status=200|x-envoy-upstream-service-time=1", i % 3 == 1);
         }
-        next_stream(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }

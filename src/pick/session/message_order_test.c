@@ -100,8 +100,7 @@ static void message_order_illegal_ends_stream(void **state) {
         assert_non_null(strstr(proxy->why.text, cases[i].why));
         act(proxy, BODY); /* further messages are released */
         pick_session_half_close(proxy->session);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -132,8 +131,7 @@ static void message_order_late_error_is_reported(void **state) {
         assert_int_equal(proxy->why.status, ST_BAD_REQUEST);
         assert_non_null(strstr(proxy->last_outcome, "headers twice"));
         assert_memory_equal(proxy->last_outcome, cases[i].line, strlen(cases[i].line));
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }

@@ -32,50 +32,11 @@ static const struct profile BY_PREFIX = {
     .picker = {.plugin = &plugin_max_score_picker},
     .needs = {.prompt = true, .body = true, FIXTURE_PREFIXES(BLOCK, 64, 1000)}};
 
-/* The last outcome. */
-static struct {
-    enum prompt_format format;
-    bool is_streamed;
-    char model[32];
-} last;
-
-static void on_outcome(void *user, const struct pick_outcome *outcome) {
-    (void)user;
-    last.format = outcome->format;
-    last.is_streamed = outcome->is_streamed;
-    snprintf(last.model, sizeof(last.model), "%.*s", STR_ARG(outcome->counted.model));
-}
-
-static void begin_stream(struct fake_proxy *proxy) {
-    struct pick_context context = {.wakeup = &proxy->wakeup,
-                                   .waited = &proxy->waited,
-                                   .pool = proxy->pool.pool,
-                                   .reader = proxy->pool.reader,
-                                   .limits = proxy_limits};
-    struct pick_callbacks out = {
-        .send = proxy_on_send, .finish = proxy_on_finish, .on_outcome = on_outcome, .user = proxy};
-    proxy->arena = arena_new(NULL, 0);
-    proxy->session = pick_session_new(proxy->arena, &context, &out);
-    proxy->finished = false;
-    assert_non_null(proxy->session);
-}
-
 /* Takes the spec. */
 static struct fake_proxy *open_spec(struct pool_spec *spec, unsigned parsers) {
-    struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
-    struct prefix_table *table;
-    struct error err;
     spec->profile = &BY_PREFIX;
     spec->parsers = parsers;
-    assert_int_equal(pool_new(&proxy->pool.pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(proxy->pool.pool, table);
-    prefix_table_unref(table);
-    fixture_update(proxy->pool.pool, spec);
-    assert_int_equal(pool_reader_new(proxy->pool.pool, 1, &proxy->pool.reader, &err), ST_OK);
-    pool_wakeup_init(&proxy->wakeup, proxy_on_call, proxy);
-    begin_stream(proxy);
-    return proxy;
+    return proxy_open_with_prefixes(spec);
 }
 
 static struct fake_proxy *open_pool(unsigned parsers) {
@@ -152,16 +113,11 @@ static const struct ext_proc_client_response *send_in(struct fake_proxy *proxy, 
     return proxy_next(proxy);
 }
 
-static void next_stream(struct fake_proxy *proxy) {
-    proxy_end(proxy);
-    begin_stream(proxy);
-}
-
 static void picked(struct fake_proxy *proxy, const char *headers, struct str body,
                    enum ext_proc_body_mode mode, char out[64]) {
     const struct ext_proc_client_response *reply = send_in(proxy, headers, body, mode);
     snprintf(out, 64, "%.*s", STR_ARG(proxy_pick(reply)));
-    next_stream(proxy);
+    proxy_next_stream(proxy);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -213,10 +169,10 @@ static void parsers_chat_in_grpc_is_the_same_prompt(void **state) {
                  "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"%d%0100d\"}]}", i,
                  0);
         picked(proxy, VERTEX, vertex_body(arena, body), EXT_PROC_BODY_BUFFERED, first);
-        assert_int_equal(last.format, PROMPT_OF_VERTEX);
-        assert_string_equal(last.model, "m");
+        assert_int_equal(proxy->last_format, PROMPT_OF_VERTEX);
+        assert_string_equal(proxy->last_model, "m");
         picked(proxy, JSON("/v1/chat/completions"), str_of(body), EXT_PROC_BODY_FULL_DUPLEX, got);
-        assert_int_equal(last.format, PROMPT_OF_TEXT);
+        assert_int_equal(proxy->last_format, PROMPT_OF_TEXT);
         assert_string_equal(got, first);
     }
     arena_free(arena);
@@ -230,12 +186,12 @@ static void parsers_outcome_has_format_and_stream(void **state) {
     char at[64];
     (void)state;
     picked(proxy, GENERATE, generate_body(arena, ids, 3), EXT_PROC_BODY_BUFFERED, at);
-    assert_int_equal(last.format, PROMPT_OF_VLLM_GENERATE);
-    assert_true(last.is_streamed);
+    assert_int_equal(proxy->last_format, PROMPT_OF_VLLM_GENERATE);
+    assert_true(proxy->last_is_streamed);
     picked(proxy, JSON("/generate"), STR("{\"input_ids\":[1],\"stream\":false}"),
            EXT_PROC_BODY_BUFFERED, at);
-    assert_int_equal(last.format, PROMPT_OF_SGLANG_TOKENS);
-    assert_false(last.is_streamed);
+    assert_int_equal(proxy->last_format, PROMPT_OF_SGLANG_TOKENS);
+    assert_false(proxy->last_is_streamed);
     arena_free(arena);
     proxy_close(proxy);
 }
@@ -255,7 +211,7 @@ static void expect_refused(struct fake_proxy *proxy, const char *headers, struct
     if (!memmem(reply->body.ptr, reply->body.len, text, strlen(text))) {
         fail_msg("%.*s", STR_ARG(reply->body));
     }
-    next_stream(proxy);
+    proxy_next_stream(proxy);
 }
 
 static void parsers_unreadable_bodies_are_refused(void **state) {
@@ -287,7 +243,7 @@ static void parsers_unreadable_bodies_are_refused(void **state) {
             if (strstr(rows[i].text, "no parser")) { /* at the headers */
                 proxy_request(proxy, rows[i].headers, false, PROXY_CONFIG(BUFFERED, NONE));
                 assert_int_equal(proxy_next(proxy)->http_status, 400);
-                next_stream(proxy);
+                proxy_next_stream(proxy);
             } else {
                 expect_refused(proxy, rows[i].headers, rows[i].body, modes[k], rows[i].text);
             }
@@ -312,10 +268,10 @@ static void parsers_refuse_only_what_was_read(void **state) {
         proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
         proxy_body(proxy, "{\"prompt\":\"x", false);
         proxy_pick(proxy_next(proxy));
-        next_stream(proxy);
+        proxy_next_stream(proxy);
         proxy_request(proxy, ":method=GET|:path=/v1/models", true, PROXY_CONFIG(NONE, NONE));
         proxy_pick(proxy_next(proxy));
-        next_stream(proxy);
+        proxy_next_stream(proxy);
         proxy_request(proxy, JSON("/other"), false, PROXY_CONFIG(BUFFERED, NONE));
         proxy_pick(proxy_next(proxy));
         proxy_close(proxy);
@@ -328,10 +284,10 @@ static void parsers_refuse_paths_that_none_claims(void **state) {
     (void)state;
     proxy_request(proxy, JSON("/v1/messages"), false, PROXY_CONFIG(NONE, NONE));
     assert_int_equal(proxy_next(proxy)->http_status, 400);
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     proxy_request(proxy, ":method=GET|:path=/v1/models", true, PROXY_CONFIG(NONE, NONE));
     proxy_pick(proxy_next(proxy));
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     proxy_request(proxy, JSON("/v2/models/m/infer"), false, PROXY_CONFIG(NONE, NONE));
     proxy_pick(proxy_next(proxy));
     proxy_close(proxy);
@@ -350,13 +306,13 @@ static void parsers_model_of_tokens_may_be_left_out(void **state) {
     struct fake_proxy *proxy = open_spec(spec, MODEL_PARSERS_DEFAULT);
     picked(proxy, JSON("/inference/v1/generate"), STR("{\"token_ids\":[1]}"),
            EXT_PROC_BODY_FULL_DUPLEX, at);
-    assert_string_equal(last.model, "");
+    assert_string_equal(proxy->last_model, "");
     const struct ext_proc_client_response *reply =
         send_in(proxy, JSON("/inference/v1/generate"), STR("{\"token_ids\":[1],\"model\":\"m\"}"),
                 EXT_PROC_BODY_BUFFERED);
     proxy_pick(reply);
     assert_true(memmem(reply->body.ptr, reply->body.len, "\"other\"", 7) != NULL);
-    next_stream(proxy);
+    proxy_next_stream(proxy);
     expect_refused(proxy, JSON("/v1/completions"), STR("{\"prompt\":\"a\"}"),
                    EXT_PROC_BODY_BUFFERED, "model");
     proxy_close(proxy);

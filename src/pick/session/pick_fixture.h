@@ -42,6 +42,9 @@ struct fake_proxy {
     size_t n_stages;
     uint64_t resume_ns;      /* of the fake clock: what a resumed request takes */
     char last_outcome[1024]; /* the last outcome: "LINE|MODEL|TARGET|why" */
+    char last_model[64];     /* and of it: */
+    enum prompt_format last_format;
+    bool last_is_streamed;
     /* Of the next stream: a stage was picked for, and the pick is still in use. NULL: no traces. */
     void (*on_stage)(struct fake_proxy *proxy);
 };
@@ -108,6 +111,9 @@ static void proxy_on_note(void *user, const struct pick_outcome *outcome) {
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         n = proxy_copy(proxy->last_outcome, n, sizeof(proxy->last_outcome), parts[i]);
     }
+    (void)proxy_copy(proxy->last_model, 0, sizeof(proxy->last_model), outcome->counted.model);
+    proxy->last_format = outcome->format;
+    proxy->last_is_streamed = outcome->is_streamed;
 }
 
 static inline struct pick_trace_choice proxy_on_request(void *user,
@@ -192,14 +198,25 @@ static inline void proxy_resume(struct fake_proxy *proxy) {
     proxy->n_notified = 0;
 }
 
-/* Takes the spec. Owns: the proxy, until proxy_close. */
-static inline struct fake_proxy *proxy_open(struct pool_spec *spec) {
+static inline struct fake_proxy *proxy_open_in(struct pool_spec *spec,
+                                               void (*open)(struct fixture *fixture,
+                                                            struct pool_spec *spec)) {
     struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
     assert_non_null(proxy);
-    fixture_open(&proxy->pool, spec);
+    open(&proxy->pool, spec);
     pool_wakeup_init(&proxy->wakeup, proxy_on_call, proxy);
     proxy_stream(proxy, &proxy_limits);
     return proxy;
+}
+
+/* Takes the spec. Owns: the proxy, until proxy_close. */
+static inline struct fake_proxy *proxy_open(struct pool_spec *spec) {
+    return proxy_open_in(spec, fixture_open);
+}
+
+/* The same, in a pool with a table of prompt prefixes. */
+static inline struct fake_proxy *proxy_open_with_prefixes(struct pool_spec *spec) {
+    return proxy_open_in(spec, fixture_open_with_prefixes);
 }
 
 /* Ends the stream; it must leave nothing. */
@@ -216,6 +233,11 @@ static inline void proxy_end(struct fake_proxy *proxy) {
     assert_true(pool_waited_is_empty(&proxy->waited));
     pool_get_stats(proxy->pool.pool, &pool_counts);
     assert_int_equal(pool_counts.n_in_flight, 0);
+}
+
+static inline void proxy_next_stream(struct fake_proxy *proxy) {
+    proxy_end(proxy);
+    proxy_stream(proxy, &proxy_limits);
 }
 
 static inline void proxy_close(struct fake_proxy *proxy) {

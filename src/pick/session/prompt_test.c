@@ -35,27 +35,12 @@ static const struct profile MODEST = {
 
 /* Takes the spec. */
 static struct fake_proxy *open_stage(struct pool_spec *spec, const struct profile *profile) {
-    struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
-    struct prefix_table *table;
-    struct error err;
     for (uint32_t i = 0; i < N; i++) {
         struct pool_spec_endpoint wanted = {.address = fixture_numbered(100 + i)};
         pool_spec_add_endpoint(spec, &wanted);
     }
     spec->profile = profile;
-    assert_int_equal(pool_new(&proxy->pool.pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(proxy->pool.pool, table);
-    prefix_table_unref(table);
-    fixture_update(proxy->pool.pool, spec);
-    assert_int_equal(pool_reader_new(proxy->pool.pool, 1, &proxy->pool.reader, &err), ST_OK);
-    proxy_stream(proxy, &proxy_limits);
-    return proxy;
-}
-
-static void begin_again(struct fake_proxy *proxy) {
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    return proxy_open_with_prefixes(spec);
 }
 
 /* The picked endpoint, as a text that stays valid. */
@@ -78,7 +63,7 @@ static const char *ask(struct fake_proxy *proxy, const char *headers, const char
     }
     proxy_body(proxy, body, true);
     const char *out = picked(proxy);
-    begin_again(proxy);
+    proxy_next_stream(proxy);
     return out;
 }
 
@@ -138,7 +123,7 @@ static const char *ask_in_pieces(struct fake_proxy *proxy, const char *headers, 
             snprintf(at, sizeof(at), "%s", picked(proxy));
         }
     }
-    begin_again(proxy);
+    proxy_next_stream(proxy);
     return at;
 }
 
@@ -265,7 +250,7 @@ static const char *ask_numbered(struct fake_proxy *proxy, int i, const char *sta
     proxy_body(proxy, text, true);
     const char *out = picked(proxy);
     proxy_answer(proxy, status, true);
-    begin_again(proxy);
+    proxy_next_stream(proxy);
     return out;
 }
 
@@ -384,7 +369,7 @@ static void prompt_not_requested_without_visible_body(void **state) {
     for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++) {
         proxy_request(proxy, headers[i], false, PROXY_CONFIG(FULL_DUPLEX, NONE));
         picked(proxy);
-        begin_again(proxy);
+        proxy_next_stream(proxy);
     }
     for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         struct ext_proc_config config = {.request_body = modes[i]};
@@ -392,7 +377,7 @@ static void prompt_not_requested_without_visible_body(void **state) {
         const struct ext_proc_client_response *reply = proxy_next(proxy);
         proxy_pick(reply);
         assert_false(reply->has_mode_override);
-        begin_again(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_request(proxy, POST, true, PROXY_CONFIG(FULL_DUPLEX, NONE)); /* no body */
     picked(proxy);
@@ -405,7 +390,7 @@ static void prompt_default_profile_requests_no_body(void **state) {
     (void)state;
     proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     picked(proxy);
-    begin_again(proxy);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST, false, PROXY_CONFIG(BUFFERED, NONE));
     picked(proxy);
     proxy_close(proxy);
@@ -447,7 +432,7 @@ static void prompt_unreadable_is_not_refused(void **state) {
     proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
     proxy_body(proxy, "{\"prompt\":\"x", false);
     picked(proxy);
-    begin_again(proxy);
+    proxy_next_stream(proxy);
     /* Trailers end a body. */
     proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_body(proxy, "{\"prompt\":\"x", false);
@@ -467,8 +452,7 @@ static void prompt_scan_keeps_model_required(void **state) {
     proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_body(proxy, "{\"prompt\":\"x\"}", true);
     proxy_expect_refusal(proxy, 400);
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_body(proxy, "{\"prompt\":\"x\",\"model\":\"n\"", false);
     proxy_body(proxy, "}", true);
@@ -502,7 +486,7 @@ static void prompt_tokens_are_estimated(void **state) {
         assert_int_equal(endpoint_n_tokens(endpoint), rows[i].wanted);
         pick_session_half_close(proxy->session);
         assert_int_equal(endpoint_n_tokens(endpoint), 0);
-        begin_again(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -529,7 +513,7 @@ static void prompt_videos_count_by_headers(void **state) {
                    true);
         const struct endpoint *endpoint = fixture_endpoint(&proxy->pool, picked(proxy));
         assert_int_equal(endpoint_n_tokens(endpoint), rows[i].wanted);
-        begin_again(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -573,7 +557,7 @@ static void prompt_tokens_count_until_the_body(void **state) {
                 assert_int_equal(endpoint_n_tokens(endpoint), rows[i].in_body);
             }
             proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("data: 2"), true);
-            begin_again(proxy);
+            proxy_next_stream(proxy);
             assert_int_equal(endpoint_n_tokens(endpoint), 0);
         }
         proxy_close(proxy);
@@ -605,7 +589,7 @@ static void prompt_model_of_body_counts_for_adapters(void **state) {
         proxy_expect_no_message(proxy);
         proxy_body(proxy, "{\"prompt\": \"a\", \"model\": \"sql\"}", true);
         assert_string_equal(picked(proxy), "10.0.0.105:8000");
-        begin_again(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -627,7 +611,7 @@ static void session_response_times_start_at_pick(void **state) {
         assert_int_equal(endpoint->answered_ns, i == 0 ? 0 : 3 * second);
         assert_float_equal(endpoint->first_byte_s, i == 0 ? 0.f : 2.f, 0.001);
         assert_float_equal(endpoint->answer_s, i == 0 ? 0.f : 3.f, 0.001);
-        begin_again(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
     clock_set_fake_ns(0);
@@ -654,7 +638,7 @@ static void session_response_times_leave_out_the_upload(void **state) {
         clock_set_fake_ns(33 * second);
         proxy_answer(proxy, ":status=200", true);
         assert_float_equal(endpoint->first_byte_s, 2.f, 0.001);
-        begin_again(proxy);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
     clock_set_fake_ns(0);

@@ -34,8 +34,7 @@ static uint64_t n_in_flight(struct fake_proxy *proxy) {
 static struct endpoint *begin_request(struct fake_proxy *proxy, const char *headers,
                                       const struct ext_proc_config *config) {
     char text[ENDPOINT_TEXT_BYTES];
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, headers, true, config);
     struct str picked = proxy_pick(proxy_next(proxy));
     snprintf(text, sizeof(text), "%.*s", STR_ARG(picked));
@@ -399,8 +398,7 @@ static void response_error_of_fallback_marks_no_endpoint(void **state) {
     (void)state;
     for (int i = 0; i < 20; i++) {
         char served[ENDPOINT_TEXT_BYTES];
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
         proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
         struct str list = proxy_pick(proxy_next(proxy));
         str_cut(&list, ',');

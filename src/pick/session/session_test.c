@@ -321,8 +321,7 @@ static void session_model_in_path_is_resolved(void **state) {
             }
             assert_false(reply->has_mode_override); /* the body is not sent to the picker */
         }
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -339,14 +338,12 @@ static void session_model_header_with_rewrite_needs_body(void **state) {
         proxy_body(proxy, "{\"model\":\"whatever\"}", true);
         proxy_assert_text(proxy_set(proxy_next(proxy), "content-length"), "37");
         proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "{\"model\":\"new\"}", true);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
         proxy_request(proxy, headers, false, PROXY_CONFIG(NONE, NONE));
         assert_true(proxy_next(proxy)->has_mode_override);
         proxy_body(proxy, "{\"model\":\"whatever\"}", true);
         proxy_assert_text(proxy_next(proxy)->body, "{\"model\":\"new\"}");
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -385,8 +382,7 @@ static void session_unknown_model_in_path_is_404(void **state) {
     struct fake_proxy *proxy = proxy_open(spec);
     proxy_request(proxy, INFER, false, PROXY_CONFIG(NONE, NONE));
     proxy_pick(proxy_next(proxy));
-    proxy_end(proxy);
-    proxy_stream(proxy, &proxy_limits);
+    proxy_next_stream(proxy);
     proxy_request(proxy, ":method=POST|:path=/v2/models/cats/infer", false,
                   PROXY_CONFIG(FULL_DUPLEX, NONE));
     proxy_expect_refusal(proxy, 404);
@@ -439,8 +435,7 @@ static void session_objective_overrides_criticality(void **state) {
             proxy_pick(proxy_next(proxy));
         }
         pool_release_ticket(proxy->pool.pool, &other.ticket);
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     proxy_close(proxy);
 }
@@ -472,8 +467,7 @@ static void session_affinity_keeps_endpoint(void **state) {
         } else {
             proxy_assert_text(picked, first[i % 20]);
         }
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
     }
     assert_true(n_other > 10);
     proxy_close(proxy);

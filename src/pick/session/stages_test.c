@@ -349,24 +349,6 @@ static const struct profile BY_PREFIX = {
 
 enum { HALF = 4 };
 
-/* Takes the spec. */
-static struct fake_proxy *open_with_prefixes(struct pool_spec *spec) {
-    struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
-    struct prefix_table *table;
-    struct error err;
-    assert_non_null(proxy);
-    spec->profile = &BY_PREFIX;
-    assert_int_equal(pool_new(&proxy->pool.pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(proxy->pool.pool, table);
-    prefix_table_unref(table);
-    fixture_update(proxy->pool.pool, spec);
-    assert_int_equal(pool_reader_new(proxy->pool.pool, 1, &proxy->pool.reader, &err), ST_OK);
-    pool_wakeup_init(&proxy->wakeup, proxy_on_call, proxy);
-    proxy_stream(proxy, &proxy_limits);
-    return proxy;
-}
-
 /* Each stage has four candidates, and a prompt goes in both where it was sent before: each stage's
  * endpoint is known to have it. */
 static void stages_prompt_is_recorded_for_each(void **state) {
@@ -377,8 +359,10 @@ static void stages_prompt_is_recorded_for_each(void **state) {
                                        {.header = str_of(HEADERS[1]),
                                         .candidates = &halves[1],
                                         .end = PICK_STAGE_LASTS_TO_RESPONSE}};
-    struct fake_proxy *proxy = open_with_prefixes(fixture_spec_of(2 * HALF));
+    struct pool_spec *spec = fixture_spec_of(2 * HALF);
     (void)state;
+    spec->profile = &BY_PREFIX;
+    struct fake_proxy *proxy = proxy_open_with_prefixes(spec);
     for (uint32_t i = 0; i < 2 * HALF; i++) {
         addresses[i] = fixture_numbered(i);
     }
@@ -387,8 +371,7 @@ static void stages_prompt_is_recorded_for_each(void **state) {
     char before[2][64];
     for (int i = 0; i < 40; i++) {
         char body[200], now[2][64];
-        proxy_end(proxy);
-        proxy_stream(proxy, &proxy_limits);
+        proxy_next_stream(proxy);
         snprintf(body, sizeof(body), "{\"prompt\":\"%064d\"}", i / 2);
         proxy_request(proxy, POST, false, PROXY_CONFIG(BUFFERED, NONE));
         proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);

@@ -108,18 +108,12 @@ static void burst_threads_share_windows(void **state) {
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
     struct fixture fixture;
-    struct prefix_table *table;
     struct pool_spec *spec = fixture_spec_of(N);
     struct error err;
     uint32_t n_assigned = 0;
     (void)state;
     spec->profile = &HOLDING;
-    assert_int_equal(pool_new(&fixture.pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(fixture.pool, table);
-    prefix_table_unref(table);
-    fixture_update(fixture.pool, spec);
-    assert_int_equal(pool_reader_new(fixture.pool, 1, &fixture.reader, &err), ST_OK);
+    fixture_open_with_prefixes(&fixture, spec);
     for (uint32_t i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.pool = fixture.pool, .prng = {i + 1}};
         pool_wakeup_init(&workers[i].wakeup, on_notified, NULL);

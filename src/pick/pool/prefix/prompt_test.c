@@ -35,17 +35,10 @@ struct prompts {
 static void open_pool(struct prompts *self, uint32_t n, const struct profile *profile,
                       enum pool_health_kind health) {
     struct pool_spec *spec = fixture_spec_of(n);
-    struct prefix_table *table;
-    struct error err;
     spec->profile = profile;
     spec->health.kind = health;
     self->arena = arena_new(NULL, 0);
-    assert_int_equal(pool_new(&self->pool.pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(self->pool.pool, table);
-    prefix_table_unref(table);
-    fixture_update(self->pool.pool, spec);
-    assert_int_equal(pool_reader_new(self->pool.pool, 1, &self->pool.reader, &err), ST_OK);
+    fixture_open_with_prefixes(&self->pool, spec);
 }
 
 static void close_pool(struct prompts *self) {

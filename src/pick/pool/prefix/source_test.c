@@ -33,16 +33,9 @@ struct sources {
 
 static void open_pool(struct sources *self) {
     struct pool_spec *spec = fixture_spec_of(N);
-    struct prefix_table *table;
-    struct error err;
     spec->profile = &BY_LOAD;
     self->arena = arena_new(NULL, 0);
-    assert_int_equal(pool_new(&self->pool.pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(self->pool.pool, table);
-    prefix_table_unref(table);
-    fixture_update(self->pool.pool, spec);
-    assert_int_equal(pool_reader_new(self->pool.pool, 1, &self->pool.reader, &err), ST_OK);
+    fixture_open_with_prefixes(&self->pool, spec);
 }
 
 static void close_pool(struct sources *self) {
