@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -135,6 +136,50 @@ void net_conn_open(struct net_conn *conn) {
     net_conn_update_io(conn);
 }
 
+static void stop_timers(struct net_conn *conn) {
+    struct timer_list *timers = &conn->server_worker->conn_timers;
+    timer_list_stop(timers, &conn->timeout);
+    timer_list_stop(timers, &conn->keepalive);
+    timer_list_stop(timers, &conn->age);
+}
+
+bool net_conn_move(struct net_conn *conn, struct net_server *to) {
+    struct server_worker *from = conn->server_worker;
+    struct server_worker *server_worker = &to->workers[server_worker_index(from)];
+    const struct net_protocol *protocol = to->protocol;
+    assert(conn->phase == NET_OPEN && conn->n_written == 0 && !conn->pending_input);
+    assert(server_worker->worker == from->worker && to->budget == from->server->budget);
+    assert(protocol->conn_bytes <= from->server->conn_bytes);
+    if (server_worker->stopping || !server_worker_start(server_worker)) {
+        net_conn_close(conn);
+        return false;
+    }
+    uint64_t n_more_bytes = protocol->conn_memory_bytes - conn->protocol->conn_memory_bytes;
+    bool fits = net_conn_limit_extend(conn, n_more_bytes);
+    stop_timers(conn);
+    conn_socket_end(conn);
+    server_worker_remove_conn(from, conn);
+    atomic_fetch_sub_explicit(&from->n_assigned_conns, 1, memory_order_relaxed);
+    memory_account_move(conn->account, &server_worker->memory.quota);
+    memory_conn_count_base(conn->account, n_more_bytes);
+    conn->protocol = protocol;
+    conn->server_worker = server_worker;
+    memset((char *)conn + sizeof(*conn), 0, protocol->conn_bytes - sizeof(*conn));
+    if (protocol->init) {
+        protocol->init(conn);
+    }
+    server_worker_add_conn(server_worker, conn);
+    atomic_fetch_add_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
+    start_keepalive(conn);
+    server_worker_start_age(server_worker, conn, NET_TIMEOUT_AGE);
+    if (conn->tls && !net_tls_open(conn)) {
+        net_conn_close(conn);
+    } else if (!fits) {
+        net_conn_reject(conn);
+    }
+    return fits && conn->phase == NET_OPEN;
+}
+
 void net_conn_close(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
     if (conn->phase == NET_CLOSED) {
@@ -145,9 +190,7 @@ void net_conn_close(struct net_conn *conn) {
     }
     conn->phase = NET_CLOSED;
     conn_socket_end(conn);
-    timer_list_stop(&server_worker->conn_timers, &conn->timeout);
-    timer_list_stop(&server_worker->conn_timers, &conn->keepalive);
-    timer_list_stop(&server_worker->conn_timers, &conn->age);
+    stop_timers(conn);
     loop_iteration_end_wait(worker_loop_iteration(server_worker->worker), &conn->turn);
     if (server_worker->out_conn == conn) {
         server_worker->out_len = 0;

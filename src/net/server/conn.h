@@ -58,6 +58,7 @@ enum {
 };
 
 struct listen_endpoint;
+struct net_server;
 struct net_tls;
 
 struct net_conn {
@@ -115,6 +116,11 @@ struct net_conn {
 
 /* Opens conn->fd on the connection's worker. */
 void net_conn_open(struct net_conn *conn);
+/* Passes an open connection, whose first bytes are of the protocol of `to`
+ * (net_server_options.other of its server), to the same worker's part of that server: it counts
+ * there, with the limits, the timeouts and the memory of that protocol, which has seen no byte yet.
+ * Nothing was sent. Returns: false when it was closed or refused instead. */
+bool net_conn_move(struct net_conn *conn, struct net_server *to) SLUICE_MUST_USE;
 /* Refuses a connection over the limit. */
 void net_conn_reject(struct net_conn *conn);
 /* After any event: sends coalesced output, starts or stops reading, and sets the timeout. */

@@ -216,6 +216,15 @@ bool net_conn_take_memory(struct net_conn *conn, enum memory_conn_kind kind, uin
     return false;
 }
 
+bool net_conn_limit_extend(struct net_conn *conn, uint64_t n_bytes) {
+    struct net_server *server = conn->server_worker->server;
+    bool fits = take_memory(server, n_bytes, conn->host);
+    if (!fits) {
+        net_budget_force_conn(server->budget, n_bytes);
+    }
+    return fits;
+}
+
 /* ---- closing the one that was chosen --------------------------------------------------------- */
 
 enum { SLOW_WRITE_BYTES = 16384 };

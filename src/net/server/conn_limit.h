@@ -19,6 +19,10 @@ bool net_conn_limit_may_accept(const struct net_budget *budget);
  * are closed for it. While others are being opened, one is accepted beyond the limits. Owns, if it
  * is NET_ADMITTED: net_budget_remove_conn and net_budget_give_conn of its conn_memory_bytes. */
 enum net_admission net_conn_limit_admit(struct net_server *server, uint64_t host);
+/* The connection moves to a server whose protocol takes `n_bytes` more: they are taken in any case.
+ * Returns: whether there is a place for it, if need be that of others, which are closed. Thread:
+ * the connection's worker. */
+bool net_conn_limit_extend(struct net_conn *conn, uint64_t n_bytes) SLUICE_MUST_USE;
 /* The process is out of descriptors: closes some connections. */
 void net_conn_limit_free_descriptors(struct net_server *server);
 

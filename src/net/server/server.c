@@ -27,12 +27,17 @@ enum status net_server_init(struct net_server *server, const struct net_server_o
     }
     *server = (struct net_server){
         .protocol = options->protocol,
+        .conn_bytes = options->protocol->conn_bytes,
         .limits = options->limits,
         .budget = options->budget,
         .acceptor = options->acceptor,
         .workers = workers,
         .n_workers = options->n_workers,
     };
+    const struct net_server *other = options->other;
+    if (other && other->protocol->conn_bytes > server->conn_bytes) {
+        server->conn_bytes = other->protocol->conn_bytes;
+    }
     for (size_t i = 0; i < server->n_workers; i++) {
         server_worker_init(&workers[i], server, options->workers[i]);
     }
@@ -92,7 +97,7 @@ static void run_open(struct worker_msg *msg) {
 /* Returns: NULL when out of memory. */
 static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) {
     const struct net_protocol *protocol = listen_endpoint->server->protocol;
-    struct net_conn *conn = calloc(1, protocol->conn_bytes);
+    struct net_conn *conn = calloc(1, listen_endpoint->server->conn_bytes);
     if (!conn || (listen_endpoint->tls && !net_tls_attach(conn, listen_endpoint->tls))) {
         free(conn);
         return NULL;

@@ -87,6 +87,9 @@ struct listen_endpoint {
 
 struct net_server_options {
     const struct net_protocol *protocol;
+    /* A connection may move to this server (net_conn_move), which has the same workers and the same
+     * budget; NULL: to none. */
+    struct net_server *other;
     struct net_limits limits;
     struct net_budget *budget;
     struct worker *const *workers;
@@ -97,6 +100,7 @@ struct net_server_options {
 /* First member of a protocol's server. */
 struct net_server {
     const struct net_protocol *protocol;
+    size_t conn_bytes; /* of a connection: of either protocol, if it may move */
     struct net_limits limits;
     struct net_budget *budget;
     struct net_budget_user budget_user;

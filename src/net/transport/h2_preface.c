@@ -8,6 +8,20 @@ static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 static_assert(sizeof(PREFACE) - 1 == H2_PREFACE_BYTES, "the preface has 24 bytes");
 
+struct str h2_preface_bytes(size_t n) {
+    assert(n <= H2_PREFACE_BYTES);
+    return str_make(PREFACE, n);
+}
+
+size_t h2_preface_match(size_t n_before, struct str data) {
+    size_t n = 0;
+    while (n < data.len && n_before + n < H2_PREFACE_BYTES &&
+           data.ptr[n] == PREFACE[n_before + n]) {
+        n++;
+    }
+    return n;
+}
+
 /* Matches a method, a space, and the start of a request target (RFC 9112, 3.2). */
 static enum h2_preface_result match_http1(const struct h2_preface *preface) {
     unsigned n = 0;

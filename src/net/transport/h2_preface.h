@@ -21,6 +21,12 @@ struct h2_preface {
     unsigned char result; /* enum h2_preface_result */
 };
 
+/* The `n` bytes at the front of the preface. */
+struct str h2_preface_bytes(size_t n);
+/* For a port of several protocols. Returns: how many bytes at the front of `data` continue a
+ * preface of which `n_before` were received. */
+size_t h2_preface_match(size_t n_before, struct str data);
+
 /* Consumes bytes from the front of `data` until the protocol is known. With H2_PREFACE_OK the
  * preface was consumed and nothing else. */
 enum h2_preface_result h2_preface_add(struct h2_preface *preface, struct str *data);

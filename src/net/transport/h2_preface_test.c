@@ -50,7 +50,25 @@ static void h2_preface_table_at_every_split_matches(void **state) {
     }
 }
 
+static void h2_preface_match_at_every_split_counts_equal_bytes(void **state) {
+    (void)state;
+    struct str preface = h2_preface_bytes(H2_PREFACE_BYTES);
+    for (size_t before = 0; before <= H2_PREFACE_BYTES; before++) {
+        struct str rest = str_make(preface.ptr + before, preface.len - before);
+        assert_int_equal(h2_preface_match(before, rest), rest.len);
+        assert_int_equal(h2_preface_match(before, STR("")), 0);
+        assert_int_equal(h2_preface_match(before, STR("?")), 0);
+    }
+    assert_int_equal(h2_preface_match(0, STR("PRI * HTTP/1.1\r\n")), 11);
+    assert_int_equal(h2_preface_match(0, STR("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nPRI")),
+                     H2_PREFACE_BYTES);
+    assert_int_equal(h2_preface_match(3, STR("PRI")), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(h2_preface_table_at_every_split_matches)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(h2_preface_table_at_every_split_matches),
+        cmocka_unit_test(h2_preface_match_at_every_split_counts_equal_bytes),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

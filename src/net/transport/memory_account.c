@@ -300,6 +300,19 @@ void memory_conn_count_base(struct memory_account *account, uint64_t n_bytes) {
     }
 }
 
+void memory_account_move(struct memory_account *account, struct memory_quota *quota) {
+    if (!account) {
+        return;
+    }
+    assert(account->n_reservations == 0 && !account->is_ready);
+    assert(quota->options.budget == account->quota->options.budget);
+    for (enum memory_conn_kind kind = MEMORY_CONN_BASE; kind < MEMORY_CONN_KINDS; kind++) {
+        count_own(&account->quota->n_conn_bytes[kind], 0 - account->n_conn_bytes[kind]);
+        count_own(&quota->n_conn_bytes[kind], account->n_conn_bytes[kind]);
+    }
+    account->quota = quota;
+}
+
 /* ---- the end of an account ------------------------------------------------------------------- */
 
 static void free_if_unused(struct memory_account *account) {

@@ -198,6 +198,9 @@ static inline uint64_t memory_account_conn_bytes(const struct memory_account *ac
 /* `peer`: the client of the connection, on which it takes a reference; NULL: it has none. Returns:
  * NULL when out of memory. Owns: memory_account_close. */
 struct memory_account *memory_account_new(struct memory_quota *quota, struct net_peer *peer);
+/* The connection continues under another quota of the same budget. It has no reservations, open
+ * calls and pages. NULL is allowed. Thread: the worker's of both quotas. */
+void memory_account_move(struct memory_account *account, struct memory_quota *quota);
 /* Returns: the client of the connection. NULL is allowed. */
 static inline struct net_peer *memory_account_peer(const struct memory_account *account) {
     return account ? account->peer : NULL;

@@ -113,6 +113,9 @@ static enum status start_http(struct serve_listeners *self, const struct process
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main,
                                           .server_name = "sluice/" SLUICE_VERSION};
+    if (settings->grpc_on_http && self->grpc.server) {
+        options.h2 = grpc_server_net(self->grpc.server);
+    }
     return http_server_new(&options, &self->http, err);
 }
 
@@ -336,7 +339,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
         return err->status;
     }
     serve_security_start_timer(&self->security, settings, threads->main);
-    return open_http(self, threads, err) == ST_OK && open_grpc(self, threads, err) == ST_OK &&
+    return open_grpc(self, threads, err) == ST_OK && open_http(self, threads, err) == ST_OK &&
                    open_mip(self, threads, err) == ST_OK
                ? open_admin(self, repository, threads, err)
                : err->status;

@@ -187,6 +187,8 @@ static bool open_session(struct grpc_conn *conn) {
         return true;
     }
     conn->session.account = conn->net.account;
+    conn->session.is_on_http_port =
+        conn->net.listen_endpoint->server != conn->net.server_worker->server;
     if (grpc_session_open(&conn->session, &err) != ST_OK) {
         net_conn_close(&conn->net);
         return false;

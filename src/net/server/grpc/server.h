@@ -69,8 +69,9 @@ struct grpc_call {
     struct grpc_message *message; /* during GRPC_MESSAGE */
     /* From GRPC_CANCELLED on: ST_CANCELLED, _DEADLINE_EXCEEDED, _BAD_…, _REQUEST_TIMEOUT. */
     struct error cancel_error;
-    bool is_cancelled; /* GRPC_CANCELLED was delivered or is being delivered */
-    void *user;        /* for the method's use; NULL at GRPC_BEGIN */
+    bool is_cancelled;    /* GRPC_CANCELLED was delivered or is being delivered */
+    bool is_on_http_port; /* the client has connected to a port of HTTP (http_server_options.h2) */
+    void *user;           /* for the method's use; NULL at GRPC_BEGIN */
 };
 
 /* The limit of messages that contain no tensor and no file: names and settings. */

@@ -184,6 +184,7 @@ struct grpc_session {
     struct str plain_reply;         /* sent instead of HTTP/2; then the connection closes */
     uint32_t error_code;            /* HTTP/2 error code, while `terminating` */
     bool plain_reply_sent;
+    bool is_on_http_port;     /* grpc_call.is_on_http_port */
     bool settings_received;   /* the client's first SETTINGS arrived */
     bool large_frames;        /* larger frames were allowed */
     bool sent_since_ping;     /* HEADERS or DATA were sent since the last PING arrived */

@@ -80,16 +80,17 @@ void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value
 
 /* gRPC over HTTP2, "Requests": a request that is not gRPC gets an HTTP error. */
 static enum status check_http(const struct grpc_stream *stream, struct error *err) {
+    bool both = stream->call.is_on_http_port;
+    const char *what = both ? "HTTP/2 is for gRPC here" : "this port speaks gRPC";
+    const char *where = both ? "Other requests are served over HTTP/1.1 at this port"
+                             : "HTTP has a port of its own (--http)";
     if (!str_is(stream->http_method, "POST")) {
-        return error_set(err, ST_METHOD_NOT_ALLOWED,
-                         "this port speaks gRPC: expected POST, got %.*s. HTTP has a port of its "
-                         "own (--http)",
-                         STR_ARG(stream->http_method));
+        return error_set(err, ST_METHOD_NOT_ALLOWED, "%s: expected POST, got %.*s. %s", what,
+                         STR_ARG(stream->http_method), where);
     }
     if (!grpc_content_type_ok(grpc_find_field(&stream->call, "content-type", NULL))) {
         return error_set(err, ST_UNKNOWN_ENCODING,
-                         "this port speaks gRPC: expected the content type application/grpc. HTTP "
-                         "has a port of its own (--http)");
+                         "%s: expected the content type application/grpc. %s", what, where);
     }
     return ST_OK;
 }
@@ -334,6 +335,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     stream->call.arena = arena;
     stream->call.worker = core->worker;
     stream->call.account = session->account;
+    stream->call.is_on_http_port = session->is_on_http_port;
     stream->in.receiver_options = &core->receiver_options;
     TAILQ_INSERT_TAIL(&session->streams, stream, link);
     session->n_alive++;

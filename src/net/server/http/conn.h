@@ -25,6 +25,13 @@ struct http_call {
     bool may_send_body; /* the client may send the body: it did not wait, or got 100 Continue */
 };
 
+/* A connection. */
+struct http_conn {
+    struct request_response_conn base;
+    uint8_t n_preface; /* bytes of HTTP/2's preface that were received, while the protocol is not
+                          known yet: preface.c */
+};
+
 /* Server and Date fields of the current second, one per worker. */
 struct http_common_fields {
     char text[HTTP1_COMMON_FIELDS_BYTES];
@@ -37,7 +44,13 @@ struct http_server {
     struct http_router router;
     const char *server_name;
     struct http_common_fields *common_fields; /* one per worker */
+    struct net_server *h2;         /* gets the connections that begin with HTTP/2's preface; or
+                                      NULL */
+    struct net_protocol detecting; /* of connections whose protocol is not known yet: preface.c */
 };
+
+/* server.c: HTTP/1.1. */
+extern const struct net_protocol http_protocol;
 
 static inline struct http_server *http_server_of(const struct server_worker *server_worker) {
     return (struct http_server *)server_worker->server;
@@ -56,6 +69,11 @@ static inline struct http_call *http_conn_call(const struct request_response_con
 
 /* Returns: whether the rest of the body may be skipped to keep the connection. */
 bool http_receive_may_skip(struct http_call *call);
+
+/* ---- preface.c ------------------------------------------------------------------------------- */
+
+/* Sets server->detecting. */
+void http_detecting_init(struct http_server *server);
 
 /* ---- reply.c --------------------------------------------------------------------------------- */
 

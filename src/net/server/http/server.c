@@ -418,9 +418,9 @@ static void describe(const struct net_conn *net_conn, struct buf *out) {
     }
 }
 
-static const struct net_protocol http_protocol = {
+const struct net_protocol http_protocol = {
     .name = "http",
-    .conn_bytes = sizeof(struct request_response_conn),
+    .conn_bytes = sizeof(struct http_conn),
     .conn_memory_bytes = 6144, /* a call takes a chunk of an arena, 4 KiB */
     .alpn = "\x08http/1.1\x08http/1.0",
     .on_refused = on_refused,
@@ -445,6 +445,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
                             struct error *err) {
     struct net_server_options net = {
         .protocol = &http_protocol,
+        .other = options->h2,
         .limits = options->limits,
         .budget = options->budget,
         .workers = options->workers,
@@ -457,6 +458,11 @@ enum status http_server_new(const struct http_server_options *options, struct ht
         free(server);
         free(commons);
         return error_no_memory(err, "the HTTP server");
+    }
+    server->h2 = options->h2;
+    if (server->h2) {
+        http_detecting_init(server);
+        net.protocol = &server->detecting;
     }
     enum status st = net_server_init(&server->net, &net, err);
     if (st != ST_OK) {

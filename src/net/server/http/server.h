@@ -140,6 +140,10 @@ struct http_server_options {
     size_t n_workers;
     struct worker *acceptor; /* its loop accepts; may be one of `workers` */
     const char *server_name; /* the Server field */
+    /* A server of gRPC with the same workers and budget, which gets the connections that begin with
+     * HTTP/2's preface; NULL: they are refused. It must be stopped and freed by itself, and outlive
+     * the stop of this one. */
+    struct net_server *h2;
 };
 
 enum status http_server_new(const struct http_server_options *options, struct http_server **out,

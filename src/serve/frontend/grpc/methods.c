@@ -45,10 +45,16 @@ static size_t find_metadata(const void *request, const char *name, struct str *v
 
 enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err) {
     const struct grpc_method_context *context = call->method->context;
+    const struct grpc_api_options *options = &context->api->options;
+    enum restricted_category category = context->entry->category;
     enum status st = keys_authorize(keys, context->entry->group, find_metadata, call, err);
-    return st == ST_OK ? restrictions_check(context->api->options.restrictions,
-                                            context->entry->category, find_metadata, call, err)
-                       : st;
+    if (st == ST_OK) {
+        st = restrictions_check(options->restrictions, category, find_metadata, call, err);
+    }
+    if (st == ST_OK && call->is_on_http_port) {
+        st = restrictions_check(options->http_restrictions, category, find_metadata, call, err);
+    }
+    return st;
 }
 
 bool grpc_api_keeps_field(struct str name, void *user) {
@@ -57,6 +63,7 @@ bool grpc_api_keeps_field(struct str name, void *user) {
            str_is(name, GRPC_STRICT_ERRORS_FIELD) || str_is(name, PICKED_FIELD) ||
            keys_read_field(api->options.keys, name) ||
            restrictions_read_field(api->options.restrictions, name) ||
+           restrictions_read_field(api->options.http_restrictions, name) ||
            header_forward_matches_grpc(api->options.forward, name);
 }
 

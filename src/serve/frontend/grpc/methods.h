@@ -20,14 +20,15 @@ struct header_forward;
 
 struct grpc_api_options {
     struct inference_services services;
-    const char *server_name;                 /* metadata: name */
-    const char *server_version;              /* metadata: version */
-    const struct header_forward *forward;    /* metadata forwarded to models; NULL: none */
-    const struct keys *keys;                 /* of grpc_api_admit; NULL: none */
-    const struct restrictions *restrictions; /* the same */
-    enum v2_grpc_contents output_contents;   /* of requests without that parameter */
-    size_t max_in_flight;                    /* unanswered requests of one ModelStreamInfer */
-    struct worker *const *workers;           /* workers of the server, for Health/Watch */
+    const char *server_name;                      /* metadata: name */
+    const char *server_version;                   /* metadata: version */
+    const struct header_forward *forward;         /* metadata forwarded to models; NULL: none */
+    const struct keys *keys;                      /* of grpc_api_admit; NULL: none */
+    const struct restrictions *restrictions;      /* the same */
+    const struct restrictions *http_restrictions; /* of calls on a port of HTTP, besides */
+    enum v2_grpc_contents output_contents;        /* of requests without that parameter */
+    size_t max_in_flight;                         /* unanswered requests of one ModelStreamInfer */
+    struct worker *const *workers;                /* workers of the server, for Health/Watch */
     size_t n_workers;
 };
 
