@@ -99,6 +99,69 @@ def test_chart_settings_are_accepted(deployed, namespace, what):
     apply_dry(deployed, namespace, manifests.charted(*SETTINGS[what], release="r"))
 
 
+# ---- autoscaling -------------------------------------------------------------------------------------
+
+SCALERS = {"autoscaling": ("HorizontalPodAutoscaler", "PrometheusRule"), "autoscaling-keda": ("ScaledObject",)}
+
+
+@pytest.mark.parametrize("component", SCALERS)
+def test_autoscaling_component_is_accepted(deployed, namespace, tmp_path, component):
+    """Both beside a folder with the servers, whose number is then the autoscaler's alone."""
+    before = manifests.named(manifests.kustomized("gateway"))
+    objects = manifests.named(manifests.composed(tmp_path, "gateway", component))
+    apply_dry(deployed, namespace, objects.values())
+    assert {kind for kind, _ in objects.keys() - before.keys()} == set(SCALERS[component])
+    servers = objects["Deployment", "sluice-serve"]
+    assert "replicas" in before["Deployment", "sluice-serve"]["spec"] and "replicas" not in servers["spec"]
+    target = objects[SCALERS[component][0], "sluice-serve"]["spec"]["scaleTargetRef"]
+    assert target["name"] == servers["metadata"]["name"]
+
+
+@pytest.mark.parametrize("component, kind, part", [
+    ("autoscaling", "HorizontalPodAutoscaler", "metrics"), ("autoscaling", "PrometheusRule", "groups"),
+    ("autoscaling-keda", "ScaledObject", "triggers")])
+def test_autoscaling_misspelt_field_is_refused(deployed, namespace, tmp_path, component, kind, part):
+    one = manifests.named(manifests.composed(tmp_path, "gateway", component))[kind, "sluice-serve"]
+    one["spec"][part + "x"] = one["spec"].pop(part)
+    with pytest.raises(Refused):
+        apply_dry(deployed, namespace, [one])
+
+
+# ---- KServe ------------------------------------------------------------------------------------------
+
+KSERVE = os.path.join(os.path.dirname(manifests.FOLDER), "kserve")
+
+
+def kserve_runtime():
+    with open(os.path.join(KSERVE, "runtime.yaml"), encoding="utf-8") as file:
+        return documents(file.read())[0]
+
+
+def test_kserve_runtime_is_accepted(deployed, namespace):
+    """And the InferenceService of its page, with its definition's own checks."""
+    deployed.admin.apply(kserve_runtime(), dry_run=True)
+    with open(os.path.join(KSERVE, "README.md"), encoding="utf-8") as file:
+        (service,) = documents(re.search("^```yaml\n(.*?)^```", file.read(), re.M | re.S)[1])
+    model = service["spec"]["predictor"]["model"]
+    formats = {one["name"] for one in kserve_runtime()["spec"]["supportedModelFormats"]}
+    assert model["runtime"] == kserve_runtime()["metadata"]["name"] and model["modelFormat"]["name"] in formats
+    apply_dry(deployed, namespace, [service])
+    wrong = copy.deepcopy(service)
+    wrong["spec"]["predictor"]["model"]["protocol"] = "v2"
+    with pytest.raises(Refused):
+        apply_dry(deployed, namespace, [wrong])
+
+
+@pytest.mark.parametrize("change", [
+    lambda spec: spec["containers"][0].update(arguments=spec["containers"][0].pop("args")),
+    lambda spec: spec.update(protocolVersions="v2"), lambda spec: spec["supportedModelFormats"][0].pop("name")])
+def test_kserve_runtime_misspelt_field_is_refused(deployed, change):
+    one = kserve_runtime()
+    change(one["spec"])
+    with pytest.raises(Refused):
+        deployed.admin.apply(one, dry_run=True)
+
+
 def test_manifests_misspelt_field_is_refused(deployed, namespace):
     """One letter, in a kind of each maker."""
     objects = manifests.named(manifests.kustomized("example"))

@@ -33,6 +33,11 @@ KINDS = {
 DEPLOYED_KINDS = {
     "pod-monitor": ("github.com/prometheus-operator/prometheus-operator", "v0.85.0", "podmonitors",
                     "monitoring.coreos.com"),
+    "prometheus-rule": ("github.com/prometheus-operator/prometheus-operator", "v0.85.0", "prometheusrules",
+                        "monitoring.coreos.com"),
+    "scaled-object": ("github.com/kedacore/keda/v2", "v2.21.0", "scaledobjects", "keda.sh"),
+    **{plural: ("github.com/kserve/kserve", "v0.20.0", plural, "serving.kserve.io")
+       for plural in ("clusterservingruntimes", "inferenceservices")},
     "destination-rule": ("istio.io/api", "v1.31.1", "destinationrules", "networking.istio.io"),
     **{plural: ("github.com/envoyproxy/gateway", "v1.9.1", plural, "gateway.envoyproxy.io")
        for plural in ("envoyextensionpolicies", "backendtrafficpolicies", "clienttrafficpolicies")},

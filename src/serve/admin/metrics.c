@@ -3,8 +3,10 @@
  */
 #include "serve/admin/routes.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "serve/scheduler/statistics/recent.h"
 #include "serve/scheduler/statistics/statistics.h"
 
 /* The bounds shown of a time histogram: 32 us to 16.8 s. A size histogram begins at 1 and ends with
@@ -20,6 +22,7 @@ struct row {
     struct str labels;
     uint64_t max_batch_size;
     struct model_statistics statistics;
+    struct model_recent recent;
 };
 
 struct table {
@@ -28,7 +31,8 @@ struct table {
     size_t n, cap;
     uint64_t n_phase[REPOSITORY_PHASES];
     uint64_t n_queued, n_running, n_instances;
-    bool failed; /* out of memory */
+    struct model_recent highest; /* each of the model that has most */
+    bool failed;                 /* out of memory */
 };
 
 static void count_entry(void *user, const struct repository_entry *entry) {
@@ -62,6 +66,11 @@ static void read_entry(void *user, const struct repository_entry *entry) {
     table->n_queued += row->statistics.n_queued;
     table->n_running += row->statistics.n_running;
     table->n_instances += row->statistics.n_instances;
+    model_version_recent(entry->version, &row->statistics, &row->recent);
+    struct model_recent *highest = &table->highest;
+    highest->utilization = fmax(highest->utilization, row->recent.utilization);
+    highest->queue_ns =
+        row->recent.queue_ns > highest->queue_ns ? row->recent.queue_ns : highest->queue_ns;
 }
 
 static void read_table(struct table *table, struct repository *repository, struct arena *arena) {
@@ -82,11 +91,22 @@ static void print_u64(struct metric_text *text, enum metric_family family, uint6
     metric_text_u64(text, STR(""), value);
 }
 
+static double seconds_of(uint64_t ns) {
+    return (double)ns / 1e9;
+}
+
+static void print_f64(struct metric_text *text, enum metric_family family, double value) {
+    metric_family_begin(text, family);
+    metric_text_f64(text, STR(""), value);
+}
+
 static void print_totals(struct metric_text *text, const struct table *table,
                          const struct repository *repository) {
     print_u64(text, METRIC_FAMILY_QUEUED, table->n_queued);
     print_u64(text, METRIC_FAMILY_RUNNING, table->n_running);
     print_u64(text, METRIC_FAMILY_INSTANCES, table->n_instances);
+    print_f64(text, METRIC_FAMILY_QUEUE_TIME_NOW, seconds_of(table->highest.queue_ns));
+    print_f64(text, METRIC_FAMILY_UTILIZATION, table->highest.utilization);
     metric_family_begin(text, METRIC_FAMILY_MODELS);
     for (int i = 0; i < REPOSITORY_PHASES; i++) {
         struct buf labels;
@@ -155,16 +175,20 @@ static void print_failures(struct metric_text *text, const struct table *table) 
     }
 }
 
-static void print_seconds(struct metric_text *text, const struct table *table) {
-    metric_family_begin(text, METRIC_FAMILY_LOAD_DURATION);
+static void print_seconds(struct metric_text *text, const struct table *table,
+                          enum metric_family family, size_t member) {
+    metric_family_begin(text, family);
     for (size_t i = 0; i < table->n; i++) {
-        double seconds = (double)table->rows[i].statistics.loaded_ns / 1e9;
-        metric_text_f64(text, table->rows[i].labels, seconds);
+        uint64_t ns;
+        memcpy(&ns, (const char *)&table->rows[i] + member, sizeof(ns));
+        metric_text_f64(text, table->rows[i].labels, seconds_of(ns));
     }
-    metric_family_begin(text, METRIC_FAMILY_MODEL_BUSY_SECONDS);
+}
+
+static void print_utilization(struct metric_text *text, const struct table *table) {
+    metric_family_begin(text, METRIC_FAMILY_MODEL_UTILIZATION);
     for (size_t i = 0; i < table->n; i++) {
-        double seconds = (double)table->rows[i].statistics.busy_ns / 1e9;
-        metric_text_f64(text, table->rows[i].labels, seconds);
+        metric_text_f64(text, table->rows[i].labels, table->rows[i].recent.utilization);
     }
 }
 
@@ -189,7 +213,13 @@ static void print_versions(struct metric_text *text, const struct table *table) 
         print_column(text, table, &COLUMNS[i]);
     }
     print_failures(text, table);
-    print_seconds(text, table);
+    print_seconds(text, table, METRIC_FAMILY_LOAD_DURATION,
+                  offsetof(struct row, statistics.loaded_ns));
+    print_seconds(text, table, METRIC_FAMILY_MODEL_BUSY_SECONDS,
+                  offsetof(struct row, statistics.busy_ns));
+    print_seconds(text, table, METRIC_FAMILY_MODEL_QUEUE_TIME_NOW,
+                  offsetof(struct row, recent.queue_ns));
+    print_utilization(text, table);
     print_histogram(text, table, METRIC_FAMILY_REQUEST_TIME, MEMBER(request_time),
                     METRIC_UNIT_SECONDS);
     print_histogram(text, table, METRIC_FAMILY_QUEUE_TIME, MEMBER(queue_time), METRIC_UNIT_SECONDS);

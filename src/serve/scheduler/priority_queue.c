@@ -51,3 +51,19 @@ void priority_queue_remove(struct priority_queue *queue, struct call *call) {
 size_t priority_queue_count_level(const struct priority_queue *queue, size_t level) {
     return queue->classes[level * 2].n + queue->classes[level * 2 + 1].n;
 }
+
+/* Within a class the first call is the oldest; it follows the last one of the class before. */
+uint64_t priority_queue_oldest_ns(const struct priority_queue *queue, uint64_t now_ns) {
+    const struct call *before = NULL;
+    uint64_t oldest_ns = now_ns;
+    for (size_t i = 0; i < 2 * queue->n_levels; i++) {
+        const struct call *last = queue->classes[i].last;
+        if (last) {
+            const struct call *first =
+                before ? TAILQ_NEXT(before, run->queue_link) : TAILQ_FIRST(&queue->calls);
+            oldest_ns = first->queued_ns < oldest_ns ? first->queued_ns : oldest_ns;
+            before = last;
+        }
+    }
+    return oldest_ns;
+}

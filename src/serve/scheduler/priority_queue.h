@@ -34,5 +34,7 @@ void priority_queue_add(struct priority_queue *queue, struct call *call);
 void priority_queue_remove(struct priority_queue *queue, struct call *call);
 /* Returns: the number of calls of that level, deprioritized ones included. */
 size_t priority_queue_count_level(const struct priority_queue *queue, size_t level);
+/* Returns: when the call was queued that waits longest; `now_ns`: there is none. */
+uint64_t priority_queue_oldest_ns(const struct priority_queue *queue, uint64_t now_ns);
 
 #endif

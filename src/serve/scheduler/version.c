@@ -127,6 +127,7 @@ static struct model_version *version_alloc(const struct version_options *options
     snprintf(version->work_text, sizeof(version->work_text), "model %.*s", (int)n,
              options->name.ptr);
     scheduler_init(&version->scheduler);
+    statistics_recent_init(&version->statistics.recent);
     if (options->config->response_cache && !options->cache) {
         log_event(LOG_WARNING,
                   "response_cache has no effect: the server's cache is disabled (--cache-size)",
@@ -146,6 +147,7 @@ static void version_free(struct model_version *version) {
     }
     scheduler_fini(&version->scheduler);
     lock_fini(&version->streams_lock);
+    statistics_recent_fini(&version->statistics.recent);
     statistics_fini(&version->statistics);
     per_worker_table_fini(&version->inline_queues);
     cache_scope_close(&version->cache);
@@ -250,6 +252,7 @@ static enum status open_instances(struct model_version *version, const sluice_mo
     if (st != ST_OK) {
         instances_close(version);
     }
+    statistics_recent_begin(&version->statistics.recent);
     return st;
 }
 

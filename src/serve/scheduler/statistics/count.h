@@ -9,6 +9,7 @@
 
 #include "serve/scheduler/call_run.h"
 #include "serve/scheduler/per_worker.h"
+#include "serve/scheduler/statistics/recent.h"
 #include "serve/scheduler/statistics/statistics.h"
 
 /* The outcome of one response of a decoupled model. */
@@ -77,6 +78,7 @@ struct statistics {
     size_t n_instances;
     size_t n_sizes; /* batch sizes counted separately */
     struct statistics_responses responses;
+    struct statistics_recent recent;
     struct per_worker_table shards;
     /* for workers whose allocation failed: shared, so some counts may be lost */
     struct statistics_shard spare;
