@@ -8,6 +8,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
     endif()
     function(sluice_descriptors module name)
         list(TRANSFORM ARGN PREPEND "${CMAKE_SOURCE_DIR}/proto/" OUTPUT_VARIABLE protos)
+        file(GLOB all CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/proto/*.proto") # some import others
         set(made "${CMAKE_BINARY_DIR}/proto/${name}")
         file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/proto")
         add_custom_command(OUTPUT "${made}.c"
@@ -15,7 +16,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
                 "--descriptor_set_out=${made}.pb" ${protos}
             COMMAND "${CMAKE_COMMAND}" "-DIN=${made}.pb" "-DOUT=${made}.c" "-DNAME=${name}"
                 -P "${CMAKE_CURRENT_FUNCTION_LIST_FILE}"
-            DEPENDS ${protos} "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" VERBATIM)
+            DEPENDS ${all} "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" VERBATIM)
         sluice_module_target(target ${module})
         target_sources(${target} PRIVATE "${made}.c")
     endfunction()
