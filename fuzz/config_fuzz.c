@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum status status =
         doc_parse(DOC_PBTXT, "config", str_make((const char *)data, size), &doc, &err);
     if (status == ST_OK) {
-        status = model_config_read(arena, doc, &config, &err);
+        status = model_config_read(arena, doc, NULL, &config, &err);
         doc_free(doc); /* the configuration must not depend on it */
     }
     if (status == ST_OK) {

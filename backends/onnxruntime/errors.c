@@ -208,11 +208,11 @@ static int explain_operator(const struct ort *ort, const char *message, const ch
     if (strstr(message, "is not a registered function/op") &&
         word_after(message, "Fatal error: ", ":", domain) &&
         word_after(strstr(message, domain) + strlen(domain), ":", "(", name)) {
-        snprintf(
-            out, n_bytes,
-            "%s needs the operator %s of the domain %s, which ONNX Runtime (%s) does not have: "
-            "custom operators are not supported",
-            path, name, domain, ort->version);
+        snprintf(out, n_bytes,
+                 "%s needs the operator %s of the domain %s, which ONNX Runtime (%s) does not "
+                 "have: name "
+                 "its library in config.pbtxt (model_operations)",
+                 path, name, domain, ort->version);
         return 1;
     }
     return 0;
@@ -249,4 +249,33 @@ sluice_status ort_check_load(const struct ort *ort, OrtStatus *result, const cha
     }
     sluice_status status = ort_check(ort, result, "", error);
     return error_set(error, status, "%s", text);
+}
+
+/* ---- loading a library of operators ---------------------------------------------------------- */
+
+/* "Failed to load library PATH with error: PATH: reason" */
+static const char *reason_cut(const char *message, const char *path) {
+    static const char with[] = "with error: ";
+    size_t n = strlen(path);
+    const char *reason = strstr(message, with);
+    reason = reason ? reason + sizeof(with) - 1 : message;
+    return strncmp(reason, path, n) == 0 && reason[n] == ':' ? reason + n + 1 : reason;
+}
+
+sluice_status ort_check_library(const struct ort *ort, OrtStatus *result, const char *path,
+                                sluice_error *error) {
+    char text[256];
+    if (!result) {
+        return SLUICE_OK;
+    }
+    ort_text(reason_cut(ort->api->GetErrorMessage(result), path), text, sizeof(text));
+    ort->api->ReleaseStatus(result);
+    /* The wheels of Python have libraries that expect to be loaded by it. */
+    int needs_python =
+        strstr(text, "undefined symbol: Py") || strstr(text, "undefined symbol: _Py");
+    return error_set(error, SLUICE_INVALID_ARGUMENT,
+                     "%s can't be used as a library of operators: %s%s", path, text,
+                     needs_python ? " (it needs Python's library: start the server with LD_PRELOAD "
+                                    "set to libpython3.N.so.1.0)"
+                                  : "");
 }

@@ -4,12 +4,15 @@
 
 #include "onnxruntime/model.h"
 
+enum { NO_LEVEL = -1 };
+
 /* The parsed parameters. */
 struct settings {
     int intra_op_threads;
     int inter_op_threads;
     int parallel;
-    int level; /* a GraphOptimizationLevel */
+    int level;       /* a GraphOptimizationLevel; NO_LEVEL: graph_level's */
+    int graph_level; /* the same, of optimization.graph.level */
     int arena;
     int exact; /* memory of the requested size, instead of an arena that doubles */
     int pattern;
@@ -48,21 +51,37 @@ static int flag_read(const struct key *key, const char *value, struct settings *
     return 1;
 }
 
-static int level_read(const struct key *key, const char *value, struct settings *settings) {
-    static const struct {
-        const char *word;
-        int level;
-    } levels[] = {{"disabled", ORT_DISABLE_ALL},
-                  {"basic", ORT_ENABLE_BASIC},
-                  {"extended", ORT_ENABLE_EXTENDED},
-                  {"all", ORT_ENABLE_ALL}};
-    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+struct level {
+    const char *word;
+    int level;
+};
+
+static int level_find(const struct level *levels, size_t n, const char *value, int *level) {
+    for (size_t i = 0; i < n; i++) {
         if (strcmp(value, levels[i].word) == 0) {
-            *member_of(key, settings) = levels[i].level;
+            *level = levels[i].level;
             return 1;
         }
     }
     return 0;
+}
+
+static int level_read(const struct key *key, const char *value, struct settings *settings) {
+    static const struct level levels[] = {{"disabled", ORT_DISABLE_ALL},
+                                          {"basic", ORT_ENABLE_BASIC},
+                                          {"extended", ORT_ENABLE_EXTENDED},
+                                          {"all", ORT_ENABLE_ALL}};
+    return level_find(levels, sizeof(levels) / sizeof(levels[0]), value, member_of(key, settings));
+}
+
+/* optimization { graph { level } }, with the meaning of Triton's backend. A level by its word has
+ * precedence. */
+static int graph_level_read(const struct key *key, const char *value, struct settings *settings) {
+    static const struct level levels[] = {{"-1", ORT_ENABLE_BASIC},
+                                          {"0", ORT_ENABLE_ALL},
+                                          {"1", ORT_ENABLE_EXTENDED},
+                                          {"2", ORT_DISABLE_ALL}};
+    return level_find(levels, sizeof(levels) / sizeof(levels[0]), value, member_of(key, settings));
 }
 
 /* There is one arena, for the CPU. */
@@ -80,6 +99,8 @@ static const struct key keys[] = {
      offsetof(struct settings, parallel)},
     {"graph_optimization_level", "disabled, basic, extended or all", level_read,
      offsetof(struct settings, level)},
+    {"optimization.graph.level", "-1 (basic), 0 (all), 1 (extended) or 2 (none)", graph_level_read,
+     offsetof(struct settings, graph_level)},
     {"enable_mem_arena", "0 or 1", flag_read, offsetof(struct settings, arena)},
     {"arena_extend_strategy", "0 (doubling) or 1 (what is asked)", flag_read,
      offsetof(struct settings, exact)},
@@ -196,8 +217,8 @@ static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
                                               settings->parallel ? ORT_PARALLEL : ORT_SEQUENTIAL);
     }
     if (!result) {
-        result =
-            api->SetSessionGraphOptimizationLevel(session, (GraphOptimizationLevel)settings->level);
+        int level = settings->level == NO_LEVEL ? settings->graph_level : settings->level;
+        result = api->SetSessionGraphOptimizationLevel(session, (GraphOptimizationLevel)level);
     }
     if (!result) {
         /* names the model in the library's log */
@@ -212,13 +233,30 @@ static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
     return result ? result : entries_add(api, session, settings, args);
 }
 
+/* The library of each stays loaded while a session or options refer to it. */
+static sluice_status libraries_register(OrtSessionOptions *session, const struct ort *ort,
+                                        const sluice_model_args *args, sluice_error *error) {
+    sluice_status status = SLUICE_OK;
+    if (args->size < offsetof(sluice_model_args, n_op_libraries) + sizeof(args->n_op_libraries)) {
+        return SLUICE_OK; /* an older server has none */
+    }
+    for (size_t i = 0; status == SLUICE_OK && i < args->n_op_libraries; i++) {
+        const char *path = args->op_libraries[i];
+        status = ort_check_library(ort, ort->api->RegisterCustomOpsLibrary_V2(session, path), path,
+                                   error);
+    }
+    return status;
+}
+
 sluice_status options_init(struct options *options, const struct ort *ort,
                            const sluice_model_args *args, sluice_error *error) {
     const OrtApi *api = ort->api;
     /* Memory patterns are off because ONNX Runtime keeps one for each shape, so clients with ever
      * other shapes would fill the memory. */
-    struct settings settings = {
-        .intra_op_threads = (int)args->n_threads, .inter_op_threads = 1, .level = ORT_ENABLE_ALL};
+    struct settings settings = {.intra_op_threads = (int)args->n_threads,
+                                .inter_op_threads = 1,
+                                .level = NO_LEVEL,
+                                .graph_level = ORT_ENABLE_ALL};
     *options = (struct options){0};
     sluice_status status = settings_read(&settings, ort, args, error);
     if (status != SLUICE_OK) {
@@ -240,6 +278,9 @@ sluice_status options_init(struct options *options, const struct ort *ort,
             api->AddRunConfigEntry(options->run, "memory.enable_memory_arena_shrinkage", "cpu:0");
     }
     status = ort_check(ort, result, "the session's options could not be set", error);
+    if (status == SLUICE_OK) {
+        status = libraries_register(options->session, ort, args, error);
+    }
     if (status != SLUICE_OK) {
         options_fini(options, ort);
     }

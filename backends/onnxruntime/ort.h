@@ -63,6 +63,10 @@ sluice_status ort_check_run(const struct ort *ort, OrtStatus *result, sluice_err
 sluice_status ort_check_load(const struct ort *ort, OrtStatus *result, const char *path,
                              sluice_error *error);
 
+/* The same for registering a library of operators, the file `path`. */
+sluice_status ort_check_library(const struct ort *ort, OrtStatus *result, const char *path,
+                                sluice_error *error);
+
 /* Writes a line of the library's log to the server's log; `param` is the struct ort. */
 void ort_log(void *param, OrtLoggingLevel severity, const char *category, const char *logid,
              const char *code_location, const char *message);

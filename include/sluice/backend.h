@@ -35,6 +35,7 @@
  * versioned struct begins with its size in bytes as its writer was compiled, and a reader reads no
  * member past that size. Changes, newest first:
  *
+ *   1  2026-11  sluice_model_args.op_libraries
  *   1  2026-11  sluice_model_info.time_follows_shapes: without it measured times no longer decide
  *                that a model runs on the threads that serve connections
  *   1  2026-11  sluice_model_info.data_dependent
@@ -119,6 +120,10 @@ typedef struct sluice_model_args {
      * backend that knows a size before it allocates should refuse the request itself. 0: no limit.
      * Later addition: read it only if `size` includes it. */
     uint64_t max_output_bytes;
+    /* Libraries of operators that config.pbtxt names (model_operations), absolute paths that the
+     * host has found and allowed. A backend without such operators ignores them. Later addition. */
+    const char *const *op_libraries;
+    size_t n_op_libraries;
 } sluice_model_args;
 
 /* One input or output, as defined in the model. */

@@ -223,6 +223,9 @@ static const struct {
     {"--enable-peer-access=true", IS_NOTED, "--enable-peer-access=true"},
     {"--enable-peer-access=false", IS_QUIET, ""},
     {"--model-load-gpu-limit=0:0.5", IS_NOTED, "--model-load-gpu-limit=0:0.5"},
+
+    {"--op-library-dir=/a --op-library-dir /b", HAS, "--op-library-dir=/a"},
+    {"--gpu-models-on-cpu=TRUE", HAS, "--gpu-models-on-cpu=true"},
 };
 enum { N_CASES = sizeof(CASES) / sizeof(CASES[0]) };
 

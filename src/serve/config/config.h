@@ -103,6 +103,19 @@ struct model_config_param {
     bool by_server; /* from the server's own settings, not from the model's config.pbtxt */
 };
 
+/* A library of operators that the backend loads for the model. */
+struct model_config_library {
+    struct str filename; /* as configured: absolute, or below the model's or another directory */
+    struct str place;    /* where it was read: "config.pbtxt:4: model_operations…" */
+};
+
+/* A file that must have this digest, or the model is not loaded. */
+struct model_config_checksum {
+    struct str filename; /* below the model's directory */
+    struct str md5;      /* 32 hexadecimal digits in lower case */
+    struct str place;
+};
+
 /* Files that a configuration may name (model_file_open). */
 enum model_files {
     MODEL_FILES_ALL,    /* it is the operator's, or came with its files */
@@ -147,6 +160,21 @@ struct model_config {
     enum model_run_on run_on;
     const struct model_config_param *params;
     size_t n_params;
+    int64_t graph_level; /* optimization.graph.level, GRAPH_LEVEL_MIN to GRAPH_LEVEL_MAX; 0: the
+                            backend's default */
+    const struct model_config_library *libraries; /* model_operations */
+    size_t n_libraries;
+    const struct model_config_checksum *checksums; /* model_repository_agents */
+    size_t n_checksums;
+    bool gpu_models_on_cpu; /* struct model_config_rules */
+    bool written_for_gpus;  /* its instances are, and they run on CPUs */
+};
+
+enum { GRAPH_LEVEL_MIN = -1, GRAPH_LEVEL_MAX = 2 };
+
+/* The server's own settings for all configurations. */
+struct model_config_rules {
+    bool gpu_models_on_cpu; /* instances that are written for GPUs are taken; else refused */
 };
 
 enum { BACKEND_NAME_MAX = 64 };
@@ -156,9 +184,10 @@ bool backend_name_is_valid(struct str name);
 
 /* read.c: reads a parsed config.pbtxt. A field that only tunes a feature Sluice lacks is logged as
  * a warning; a field that would change answers and is not supported, or is unknown, is an error
- * with line and field.
+ * with line and field. `rules` NULL: the defaults.
  * Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: all memory is in `arena` (strings are copies). */
-enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
+enum status model_config_read(struct arena *arena, const struct doc *doc,
+                              const struct model_config_rules *rules, struct model_config *out,
                               struct error *err) SLUICE_MUST_USE;
 
 struct doc_member; /* core/base/doc/reader.h */

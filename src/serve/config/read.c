@@ -4,6 +4,7 @@
  * the model (max_batch_size, datatypes, shapes) are checked in resolve_config.c. */
 #include "serve/config/config.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "core/base/doc/reader.h"
@@ -34,21 +35,25 @@ static void read_name(struct doc_reader *reader, const struct doc_node *node, vo
 }
 
 /* A path inside the model's directory. */
-static void read_filename(struct doc_reader *reader, const struct doc_node *node, void *out) {
-    const struct str *path = out;
-    doc_reader_text(reader, node, out);
-    if (path->len > 0 && path->ptr[0] == '/') {
+static void check_inside(struct doc_reader *reader, const struct doc_node *node, struct str path) {
+    if (path.len > 0 && path.ptr[0] == '/') {
         doc_reader_fail(reader, node,
                         "\"%.*s\" must not begin with /: it is a file of the model's own",
-                        STR_ARG(*path));
+                        STR_ARG(path));
     }
-    struct str rest = *path;
+    struct str rest = path;
     while (rest.ptr) {
         if (str_is(str_cut(&rest, '/'), "..")) {
             doc_reader_fail(reader, node, "\"%.*s\" must not lead out of the model's directory",
-                            STR_ARG(*path));
+                            STR_ARG(path));
         }
     }
+}
+
+static void read_filename(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const struct str *path = out;
+    doc_reader_text(reader, node, out);
+    check_inside(reader, node, *path);
 }
 
 static void read_numbers(struct doc_reader *reader, const struct doc_node *list,
@@ -472,17 +477,40 @@ static void read_version_policy(struct doc_reader *reader, const struct doc_node
 
 enum { MAX_INSTANCES = 1024 };
 
-static void check_kind(struct doc_reader *reader, const struct doc_node *node, void *object) {
-    static const char *const kinds[] = {"KIND_AUTO", "KIND_CPU", "KIND_MODEL", NULL};
-    struct str kind = {NULL, 0};
-    unsigned unused;
-    (void)object;
-    doc_reader_view(reader, node, &kind);
-    if (str_is(kind, "KIND_GPU")) {
+struct instance_group {
+    uint64_t count;
+    struct model_config *config;
+};
+
+/* A field that asks for GPUs. */
+static void take_gpu(struct doc_reader *reader, const struct doc_node *node,
+                     struct instance_group *group, const char *instead) {
+    if (!group->config->gpu_models_on_cpu) {
         doc_reader_fail(reader, node,
-                        "this server runs models on CPUs only; KIND_CPU or KIND_AUTO would do");
+                        "this server runs models on CPUs only: %s, or start it with "
+                        "--gpu-models-on-cpu",
+                        instead);
     }
-    doc_reader_word(reader, node, kinds, NULL, &unused);
+    group->config->written_for_gpus = true;
+}
+
+static void check_kind(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    static const char *const kinds[] = {"KIND_AUTO", "KIND_CPU", "KIND_MODEL", "KIND_GPU", NULL};
+    unsigned kind = 0;
+    doc_reader_word(reader, node, kinds, "KIND_AUTO, KIND_CPU or KIND_MODEL", &kind);
+    if (strcmp(kinds[kind], "KIND_GPU") == 0) {
+        take_gpu(reader, node, object, "KIND_CPU or KIND_AUTO would do");
+    }
+}
+
+static void check_gpus(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    int64_t unused;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        doc_reader_i64(reader, &item, 0, INT32_MAX, &unused);
+    }
+    if (doc_count(node) > 0) {
+        take_gpu(reader, node, object, "leave gpus out and say KIND_CPU");
+    }
 }
 
 /* A label without effect. */
@@ -492,17 +520,14 @@ static void check_label(struct doc_reader *reader, const struct doc_node *node, 
     doc_reader_view(reader, node, &unused);
 }
 
-struct instance_group {
-    uint64_t count;
-};
-
 static const struct doc_member INSTANCE_GROUP[] = {
     {"count", MEMBER_WHOLE(struct instance_group, count, 1, MAX_INSTANCES), .preset = 1},
     {"name", MEMBER_CUSTOM(check_label), .form = "text, without effect"},
-    {"kind", MEMBER_CUSTOM(check_kind), .form = "KIND_AUTO, KIND_CPU or KIND_MODEL"},
+    {"kind", MEMBER_CUSTOM(check_kind),
+     .form = "KIND_AUTO, KIND_CPU or KIND_MODEL; KIND_GPU with --gpu-models-on-cpu"},
     {"rate_limiter", MEMBER_IGNORED("instances run whenever they have work")},
-    {"gpus",
-     MEMBER_REFUSED("this server runs models on CPUs only; leave gpus out and say KIND_CPU")},
+    {"gpus", MEMBER_CUSTOM(check_gpus),
+     .form = "refused without --gpu-models-on-cpu: this server runs models on CPUs only"},
     {"secondary_devices", MEMBER_IGNORED("this server runs models on CPUs only")},
     {"profile", MEMBER_IGNORED("the backends here have no optimisation profiles")},
     {"passive", MEMBER_REFUSED_TRUE("instances that take no requests are not supported")},
@@ -512,7 +537,7 @@ static const struct doc_member INSTANCE_GROUP[] = {
 static void read_instances(struct doc_reader *reader, const struct doc_node *node, void *object) {
     struct model_config *out = object;
     for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
-        struct instance_group group;
+        struct instance_group group = {.config = out};
         doc_reader_presets(INSTANCE_GROUP, &group);
         doc_reader_object(reader, &item, INSTANCE_GROUP, &group);
         out->instance_count += group.count;
@@ -932,6 +957,154 @@ static void check_platform(struct doc_reader *reader, const struct doc_node *nod
     }
 }
 
+/* ---- optimization ---------------------------------------------------------------------------- */
+
+static const char *const PRIORITIES[] = {"PRIORITY_DEFAULT", NULL};
+static const char NO_GPUS[] = "there are no GPUs";
+
+static const struct doc_member GRAPH[] = {
+    {"level", MEMBER_WHOLE(struct model_config, graph_level, GRAPH_LEVEL_MIN, GRAPH_LEVEL_MAX)},
+    {0}};
+
+static const struct doc_member OPTIMIZATION[] = {
+    {"graph", MEMBER_OBJECT(GRAPH)},
+    {"priority", .words = PRIORITIES, MEMBER_IGNORED("instances have one priority")},
+    {"cuda", MEMBER_IGNORED(NO_GPUS)},
+    {"execution_accelerators", MEMBER_IGNORED("the backend runs on CPUs by itself")},
+    {"input_pinned_memory", MEMBER_IGNORED(NO_GPUS)},
+    {"output_pinned_memory", MEMBER_IGNORED(NO_GPUS)},
+    {"gather_kernel_buffer_threshold", MEMBER_IGNORED(NO_GPUS)},
+    {"eager_batching", MEMBER_IGNORED("a batch is formed when an instance is idle")},
+    {0}};
+
+/* ---- model_operations ------------------------------------------------------------------------ */
+
+/* Where a value was read: "config.pbtxt:4: model_operations.op_library_filename". */
+static struct str place_of(struct doc_reader *reader, const struct doc_node *node) {
+    struct error where;
+    doc_error(node, &where, "%s", "");
+    struct str text = str_of(where.text), place = {NULL, 0};
+    while (text.len > 0 && (text.ptr[text.len - 1] == ' ' || text.ptr[text.len - 1] == ':')) {
+        text.len--;
+    }
+    doc_reader_dup(reader, text, &place);
+    return place;
+}
+
+static void read_libraries(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    check_count(reader, node, MAX_PARAMS);
+    struct model_config_library *libraries =
+        doc_reader_list(reader, node, sizeof(*libraries), &out->n_libraries);
+    out->libraries = libraries;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item); libraries++) {
+        doc_reader_text(reader, &item, &libraries->filename);
+        libraries->place = place_of(reader, &item);
+        if (libraries->filename.len == 0) {
+            doc_reader_fail(reader, &item, "expected the path of a library");
+        }
+    }
+}
+
+static const struct doc_member OPERATIONS[] = {
+    {"op_library_filename", MEMBER_CUSTOM(read_libraries),
+     .form = "paths of libraries, in the model's directory or one of --op-library-dir"},
+    {0}};
+
+/* ---- model_repository_agents ----------------------------------------------------------------- */
+
+static void read_agent_name(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct str name = STR("");
+    (void)object;
+    doc_reader_view(reader, node, &name);
+    if (!str_is(name, "checksum")) {
+        doc_reader_fail(reader, node->val ? node : node->parent,
+                        "there is no repository agent \"%.*s\" here; the only one is checksum",
+                        STR_ARG(name));
+    }
+}
+
+/* "MD5:FILE" */
+static void read_checksum_key(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str *filename = out, key = STR("");
+    doc_reader_text(reader, node, &key);
+    struct str rest = key;
+    struct str algorithm = str_cut(&rest, ':');
+    if (!rest.ptr || rest.len == 0) {
+        doc_reader_fail(reader, node->val ? node : node->parent,
+                        "expected MD5:FILE, FILE being below the model's directory, got \"%.*s\"",
+                        STR_ARG(key));
+    } else if (!str_eq_nocase(algorithm, STR("md5"))) {
+        doc_reader_fail(reader, node, "unknown digest \"%.*s\"; the only one is MD5",
+                        STR_ARG(algorithm));
+    } else {
+        *filename = rest;
+        check_inside(reader, node, rest);
+    }
+}
+
+static void read_digest(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    enum { MD5_DIGITS = 32 };
+    struct str digest = STR("");
+    doc_reader_view(reader, node, &digest);
+    size_t n = 0;
+    while (n < digest.len && isxdigit((unsigned char)digest.ptr[n])) {
+        n++;
+    }
+    if (digest.len != MD5_DIGITS || n != digest.len) {
+        doc_reader_fail(reader, node->val ? node : node->parent,
+                        "expected the MD5 digest of the file, 32 hexadecimal digits, got "
+                        "\"%.*s\"",
+                        STR_ARG(digest));
+    }
+    doc_reader_dup_lower(reader, digest, out);
+}
+
+static const struct doc_member CHECKSUM[] = {
+    {"key",
+     MEMBER_CUSTOM_FIELD(struct model_config_checksum, filename, struct str, read_checksum_key),
+     .form = "MD5:FILE, FILE being a path below the model's directory"},
+    {"value", MEMBER_CUSTOM_FIELD(struct model_config_checksum, md5, struct str, read_digest),
+     .form = "the digest, 32 hexadecimal digits"},
+    {0}};
+
+/* Appends to the checksums of the agents before it. */
+static void read_checksums(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    check_count(reader, node, MAX_PARAMS);
+    size_t n = out->n_checksums + doc_count(node);
+    struct model_config_checksum *checksums = doc_reader_calloc(reader, n, sizeof(*checksums));
+    if (!checksums) {
+        return;
+    }
+    for (size_t i = 0; i < out->n_checksums; i++) {
+        checksums[i] = out->checksums[i];
+    }
+    out->checksums = checksums;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        struct model_config_checksum *checksum = &checksums[out->n_checksums++];
+        doc_reader_object(reader, &item, CHECKSUM, checksum);
+        checksum->place = place_of(reader, &item);
+    }
+}
+
+static const struct doc_member AGENT[] = {
+    {"name", MEMBER_CUSTOM(read_agent_name), .form = "checksum"},
+    {"parameters", MEMBER_CUSTOM(read_checksums), .members = CHECKSUM},
+    {0}};
+
+enum { MAX_AGENTS = 64 };
+
+static void read_agents(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    check_count(reader, node, MAX_AGENTS);
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        doc_reader_object(reader, &item, AGENT, object);
+    }
+}
+
+static const struct doc_member AGENTS[] = {{"agents", MEMBER_CUSTOM(read_agents), .members = AGENT},
+                                           {0}};
+
 /* ---- top level ------------------------------------------------------------------------------- */
 
 static void note_max_batch_size(struct doc_reader *reader, const struct doc_node *node,
@@ -965,13 +1138,13 @@ static const struct doc_member MODEL[] = {
     {"runtime", MEMBER_IGNORED("the backend's own library is used")},
     {"batch_input", MEMBER_REFUSED("inputs made by the server are not supported")},
     {"batch_output", MEMBER_REFUSED("outputs scattered by another tensor are not supported")},
-    {"optimization", MEMBER_IGNORED("the backend's own settings are in `parameters`")},
+    {"optimization", MEMBER_OBJECT(OPTIMIZATION)},
     {"ensemble_scheduling",
      MEMBER_REFUSED("ensembles (models made of other models) are not supported")},
     {"cc_model_filenames", MEMBER_IGNORED("there are no GPUs to choose a file for")},
     {"metric_tags", MEMBER_IGNORED("metrics carry no labels of the model's own")},
-    {"model_operations", MEMBER_IGNORED("no libraries of operations are loaded for a model")},
-    {"model_repository_agents", MEMBER_IGNORED("the model's files are used as they are")},
+    {"model_operations", MEMBER_OBJECT(OPERATIONS)},
+    {"model_repository_agents", MEMBER_OBJECT(AGENTS)},
     {"model_metrics", MEMBER_IGNORED("there are no metrics of the model's own")},
     {0}};
 
@@ -979,14 +1152,16 @@ const struct doc_member *model_config_members(void) {
     return MODEL;
 }
 
-enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
+enum status model_config_read(struct arena *arena, const struct doc *doc,
+                              const struct model_config_rules *rules, struct model_config *out,
                               struct error *err) {
     struct doc_reader reader = {.arena = arena,
                                 .what = "the model's configuration",
                                 .on_ignored = warn_ignored,
                                 .err = err};
     struct doc_node root = doc_root(doc);
-    *out = (struct model_config){.policy = VERSIONS_LATEST};
+    *out = (struct model_config){.policy = VERSIONS_LATEST,
+                                 .gpu_models_on_cpu = rules && rules->gpu_models_on_cpu};
     doc_reader_presets(LATEST, out);
     doc_reader_object(&reader, &root, MODEL, out);
     return reader.status;

@@ -16,7 +16,7 @@ static enum status read_text(struct arena *arena, const char *text, struct model
     struct doc *doc = NULL;
     enum status st = doc_parse(DOC_PBTXT, "config.pbtxt", str_of(text), &doc, err);
     if (st == ST_OK) {
-        st = model_config_read(arena, doc, out, err);
+        st = model_config_read(arena, doc, NULL, out, err);
         doc_free(doc); /* the configuration must not refer to the document */
     }
     return st;
@@ -213,13 +213,15 @@ static void config_empty_file_has_defaults(void **state) {
 
 /* Fields that only tune, each alone, are accepted (their warnings are not asserted here). */
 static const char *const tuning[] = {
-    "optimization { graph { level: 1 } cuda { graphs: true } }",
+    "optimization { graph { level: 1 } cuda { graphs: true } priority: PRIORITY_MAX }",
+    "optimization { eager_batching: true execution_accelerators { } }",
     "runtime: \"libtriton_x.so\"",
     "cc_model_filenames { key: \"7.0\" value: \"a.plan\" }",
     "metric_tags { key: \"team\" value: \"a\" }",
     "model_warmup { name: \"w\" }", /* no batch size */
     "model_operations { op_library_filename: \"a.so\" }",
     "model_repository_agents { agents [ { name: \"checksum\" } ] }",
+    "instance_group { gpus: [ ] }",
     "response_cache { enable: false } model_transaction_policy { decoupled: true }",
     "model_metrics { }",
     "input { name: \"a\" format: FORMAT_NCHW }",
@@ -252,10 +254,64 @@ static void config_ignored_fields_are_accepted(void **state) {
     }
 }
 
+#define MD5_OF_A "0cc175b9c0f1b6a831c399e269772661"
+
+static void config_graph_level_libraries_and_checksums_are_read(void **state) {
+    static const char text[] =
+        "optimization { graph { level: -1 } }\n"
+        "model_operations { op_library_filename: \"ops/a.so\" op_library_filename: \"/b.so\" }\n"
+        "model_repository_agents { agents [\n"
+        "  { name: \"checksum\" parameters { key: \"MD5:1/model.onnx\" value: \"" MD5_OF_A
+        "\" } },\n"
+        "  { name: \"checksum\" parameters { key: \"md5:b:c\"\n"
+        "    value: \"0CC175B9C0F1B6A831C399E269772661\" } } ] }\n";
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct error err = {.text = ""};
+    (void)state;
+    if (read_text(arena, text, &config, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_int_equal(config.graph_level, -1);
+    assert_int_equal(config.n_libraries, 2);
+    assert_str(config.libraries[0].filename, "ops/a.so");
+    assert_str(config.libraries[1].filename, "/b.so");
+    assert_str(config.libraries[1].place,
+               "config.pbtxt:2: model_operations.op_library_filename[1]");
+    assert_int_equal(config.n_checksums, 2);
+    assert_str(config.checksums[0].filename, "1/model.onnx");
+    assert_str(config.checksums[1].filename, "b:c");
+    assert_str(config.checksums[1].md5, MD5_OF_A);
+    assert_non_null(
+        strstr(config.checksums[1].place.ptr, "config.pbtxt:5: model_repository_agents"));
+    arena_free(arena);
+}
+
+static void config_for_gpus_is_read_with_the_rule(void **state) {
+    static const char text[] = "instance_group [ { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] } ]";
+    const struct model_config_rules rules = {.gpu_models_on_cpu = true};
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct error err = {.text = ""};
+    struct doc *doc;
+    (void)state;
+    assert_int_equal(doc_parse(DOC_PBTXT, "config.pbtxt", str_of(text), &doc, &err), ST_OK);
+    assert_int_equal(model_config_read(arena, doc, &rules, &config, &err), ST_OK);
+    assert_true(config.written_for_gpus);
+    assert_int_equal(config.instance_count, 2);
+    doc_free(doc);
+    assert_int_equal(read_text(arena, "instance_group { kind: KIND_CPU }", &config, &err), ST_OK);
+    assert_false(config.written_for_gpus);
+    arena_free(arena);
+}
+
 /* ---- refused --------------------------------------------------------------------------------- */
 
 /* A configuration with one control. Adjacent strings in the table are one string on purpose: they
  * test protobuf's concatenation. */
+#define AGENT(key, value)                                                                          \
+    "model_repository_agents { agents { name: \"checksum\" parameters { key: \"" key               \
+    "\" value: \"" value "\" } } }"
 #define CONTROL(text) "sequence_batching { control_input { name: \"c\" control { " text " } } }"
 
 struct bad {
@@ -323,7 +379,26 @@ static const struct bad bads[] = {
      {"config.pbtxt:2: sequence_batching.control_input[1]", "the same name or kind"}},
     {"platform: \"ensemble\"", {"config.pbtxt:1: platform", "models made of other models"}},
     {"instance_group { kind: KIND_GPU }", {"instance_group.kind", "CPUs only"}},
-    {"instance_group { gpus: [ 0 ] }", {"instance_group.gpus", "CPUs only"}},
+    {"instance_group { gpus: [ 0 ] }", {"instance_group.gpus", "--gpu-models-on-cpu"}},
+    {"instance_group { gpus: [ -1 ] }", {"instance_group.gpus", "got -1"}},
+    {"instance_group { kind: KIND_TPU }",
+     {"instance_group.kind", "KIND_AUTO, KIND_CPU or KIND_MODEL"}},
+    {"optimization { graph { level: 3 } }", {"optimization.graph.level", "got 3"}},
+    {"model_operations { op_library_filename: \"\" }",
+     {"config.pbtxt:1: model_operations.op_library_filename", "the path of a library"}},
+    {"model_operations { op_library: \"a.so\" }", {"model_operations", "op_library_filename"}},
+    {"model_repository_agents { agents { name: \"relocation\" } }",
+     {"agents.name", "no repository agent \"relocation\""}},
+    {"model_repository_agents { agents { } }", {"agents", "no repository agent \"\""}},
+    {AGENT("MD5", MD5_OF_A), {"parameters.key", "MD5:FILE"}},
+    {AGENT("MD5:", MD5_OF_A), {"parameters.key", "MD5:FILE"}},
+    {AGENT("SHA256:a", MD5_OF_A), {"parameters.key", "the only one is MD5"}},
+    {AGENT("MD5:/a", MD5_OF_A), {"parameters.key", "must not begin with /"}},
+    {AGENT("MD5:../a", MD5_OF_A), {"parameters.key", "lead out"}},
+    {AGENT("MD5:a", "0cc1"), {"parameters.value", "32 hexadecimal digits"}},
+    {AGENT("MD5:a", "zcc175b9c0f1b6a831c399e269772661"), {"parameters.value", "32 hexadecimal"}},
+    {"model_repository_agents { agents { name: \"checksum\" parameters { key: \"MD5:a\" } } }",
+     {"parameters", "32 hexadecimal digits"}},
     {"instance_group { passive: true }", {"instance_group.passive", "no requests"}},
     /* wrong types and values */
     {"max_batch_size: -1", {"config.pbtxt:1: max_batch_size", "got -1"}},
@@ -470,7 +545,7 @@ static void config_list_is_read_in_one_pass(void **state) {
     }
     memcpy(text + len, end, sizeof(end));
     assert_int_equal(doc_parse(DOC_JSON, "c", str_of(text), &doc, &err), ST_OK);
-    assert_int_equal(model_config_read(arena, doc, &config, &err), ST_BAD_CONFIG);
+    assert_int_equal(model_config_read(arena, doc, NULL, &config, &err), ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "more than 1024"));
     doc_free(doc);
     arena_free(arena);
@@ -521,6 +596,8 @@ int main(void) {
         cmocka_unit_test(config_server_parameters_override_file),
         cmocka_unit_test(config_empty_file_has_defaults),
         cmocka_unit_test(config_ignored_fields_are_accepted),
+        cmocka_unit_test(config_graph_level_libraries_and_checksums_are_read),
+        cmocka_unit_test(config_for_gpus_is_read_with_the_rule),
         cmocka_unit_test(config_invalid_field_error_names_place_and_reason),
         cmocka_unit_test(config_long_list_is_refused),
         cmocka_unit_test(config_list_is_read_in_one_pass),

@@ -88,7 +88,7 @@ static enum status complete(struct arena *arena, const char *text, const struct 
     struct doc *doc = NULL;
     enum status st = doc_parse(DOC_PBTXT, "config.pbtxt", str_of(text), &doc, err);
     if (st == ST_OK) {
-        st = model_config_read(arena, doc, config, err);
+        st = model_config_read(arena, doc, NULL, config, err);
         doc_free(doc);
     }
     if (st != ST_OK) {

@@ -240,11 +240,14 @@ enum {
     CONFIG_INSTANCE_GROUP = 7,
     CONFIG_DEFAULT_MODEL_FILENAME = 8,
     CONFIG_DYNAMIC_BATCHING = 11,
+    CONFIG_OPTIMIZATION = 12,
     CONFIG_SEQUENCE_BATCHING = 13,
     CONFIG_PARAMETERS = 14,
     CONFIG_MODEL_WARMUP = 16,
     CONFIG_BACKEND = 17,
+    CONFIG_MODEL_OPERATIONS = 18,
     CONFIG_TRANSACTION_POLICY = 19,
+    CONFIG_REPOSITORY_AGENTS = 23,
     CONFIG_RESPONSE_CACHE = 24,
 };
 
@@ -444,6 +447,47 @@ static void add_warmups(struct buf *out, const struct model_config *config) {
     }
 }
 
+static void add_optimization(struct buf *out, const struct model_config *config) {
+    if (config->graph_level != 0) {
+        size_t optimization = pb_begin(out, CONFIG_OPTIMIZATION);
+        size_t graph = pb_begin(out, 1);
+        pb_add_varint(out, 1, (uint64_t)config->graph_level);
+        pb_end(out, graph);
+        pb_end(out, optimization);
+    }
+}
+
+static void add_operations(struct buf *out, const struct model_config *config) {
+    if (config->n_libraries > 0) {
+        size_t operations = pb_begin(out, CONFIG_MODEL_OPERATIONS);
+        for (size_t i = 0; i < config->n_libraries; i++) {
+            pb_add_string(out, 1, config->libraries[i].filename);
+        }
+        pb_end(out, operations);
+    }
+}
+
+/* All checksums as of one agent. */
+static void add_agents(struct buf *out, const struct model_config *config) {
+    if (config->n_checksums == 0) {
+        return;
+    }
+    size_t agents = pb_begin(out, CONFIG_REPOSITORY_AGENTS), agent = pb_begin(out, 1);
+    pb_add_string(out, 1, STR("checksum"));
+    for (size_t i = 0; i < config->n_checksums; i++) {
+        const struct model_config_checksum *checksum = &config->checksums[i];
+        size_t entry = pb_begin(out, 2);
+        size_t key = pb_begin(out, 1);
+        buf_add_str(out, STR("MD5:"));
+        buf_add_str(out, checksum->filename);
+        pb_end(out, key);
+        pb_add_string(out, 2, checksum->md5);
+        pb_end(out, entry);
+    }
+    pb_end(out, agent);
+    pb_end(out, agents);
+}
+
 static void add_config(struct buf *out, const struct model_config *config) {
     size_t whole = pb_begin(out, DOCUMENT);
     pb_add_string(out, CONFIG_NAME, config->name);
@@ -463,6 +507,7 @@ static void add_config(struct buf *out, const struct model_config *config) {
     pb_end(out, group);
     pb_add_string(out, CONFIG_DEFAULT_MODEL_FILENAME, config->default_filename);
     add_batching(out, config);
+    add_optimization(out, config);
     add_sequences(out, config);
     for (size_t i = 0; i < config->n_params; i++) {
         size_t entry = pb_begin(out, CONFIG_PARAMETERS);
@@ -474,9 +519,11 @@ static void add_config(struct buf *out, const struct model_config *config) {
     }
     add_warmups(out, config);
     pb_add_string(out, CONFIG_BACKEND, config->backend);
+    add_operations(out, config);
     size_t policy = pb_begin(out, CONFIG_TRANSACTION_POLICY);
     pb_add_number(out, 1, config->decoupled);
     pb_end(out, policy);
+    add_agents(out, config);
     if (config->response_cache) {
         size_t cache = pb_begin(out, CONFIG_RESPONSE_CACHE);
         pb_add_number(out, 1, true);

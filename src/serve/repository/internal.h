@@ -149,6 +149,8 @@ struct repository {
     struct lock backends_lock;
     struct config_rules config_rules;
     uint64_t model_load_retry_count;
+    const char *const *op_library_dirs;
+    size_t n_op_library_dirs;
     const struct repository_backend_param *backend_params;
     size_t n_backend_params;
     uint64_t default_max_batch_size;

@@ -15,6 +15,7 @@
 #include "core/event/clock.h"
 #include "serve/config/fingerprint.h"
 #include "serve/repository/internal.h"
+#include "serve/repository/op_library.h"
 #include "serve/repository/override.h"
 
 const char *ready_list_print(const struct ready_list *ready, char out[SERVED_TEXT_BYTES]) {
@@ -79,6 +80,14 @@ static enum status load_version(struct repository *repository, struct model *mod
         config.backend = str_of(options.backend->name);
         options.config = &config;
         st = add_backend_params(repository, model->arena, &config, &options, &attempt->error);
+    }
+    if (st == ST_OK) {
+        const struct op_library_places places = {
+            .directories = repository->op_library_dirs,
+            .n_directories = repository->n_op_library_dirs,
+        };
+        st = op_libraries_find(model, attempt->number, &places, &options.op_libraries,
+                               &options.n_op_libraries, &attempt->error);
     }
     if (st == ST_OK) {
         st = version_open(&options, &attempt->version, &attempt->error);

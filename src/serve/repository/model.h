@@ -73,6 +73,7 @@ static inline void model_for_each_version(const struct model *model,
 struct config_rules {
     const char *name;      /* configs/NAME.pbtxt has precedence over config.pbtxt; NULL: none */
     bool must_be_complete; /* nothing that it leaves out is read from the model */
+    struct model_config_rules reading;
 };
 
 /* Where a model was found. */

@@ -14,6 +14,7 @@
 #include "core/base/log.h"
 #include "core/base/num.h"
 #include "serve/config/fingerprint.h"
+#include "serve/repository/checksum.h"
 #include "serve/repository/model.h"
 #include "serve/repository/override.h"
 
@@ -111,7 +112,7 @@ static enum status read_config(struct model *model, const struct config_rules *r
         return st;
     }
     model->has_config = true;
-    st = model_config_read(model->arena, doc, &model->config, err);
+    st = model_config_read(model->arena, doc, &rules->reading, &model->config, err);
     if (model->override_config.ptr && !model->temporary_directory.path) {
         model->config.files = model->file_backend ? MODEL_FILES_NONE : MODEL_FILES_PUBLIC;
     }
@@ -264,7 +265,7 @@ static enum status merge_params(struct arena *arena, struct model *model, struct
 }
 
 static enum status inspect_model(struct model *model, const struct config_rules *rules,
-                                 struct error *err) {
+                                 const atomic_bool *cancelled, struct error *err) {
     struct arena *arena = model->arena;
     struct numbers found = {0};
     enum status st = ST_OK;
@@ -282,6 +283,13 @@ static enum status inspect_model(struct model *model, const struct config_rules 
     if (st == ST_OK) {
         st = merge_params(arena, model, err);
     }
+    if (st == ST_OK) {
+        st = checksums_verify(model, cancelled, err);
+    }
+    if (st == ST_OK && model->config.written_for_gpus) {
+        log_event(LOG_INFO, "model written for GPUs runs on CPUs (--gpu-models-on-cpu)",
+                  LOG_STR("model", model->name));
+    }
     return st == ST_OK ? choose_versions(arena, model, &found, err) : st;
 }
 
@@ -290,7 +298,7 @@ void model_inspect(struct model *model, const struct config_rules *rules,
     struct error err;
     model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
     if (fingerprint_take(model->source.ptr, cancelled, &model->fingerprint, &err) != ST_OK ||
-        inspect_model(model, rules, &err) != ST_OK) {
+        inspect_model(model, rules, cancelled, &err) != ST_OK) {
         model->error = err;
     }
 }

@@ -38,7 +38,10 @@ static void repository_init(struct repository *repository, struct arena *arena,
     repository->config_rules = (struct config_rules){
         .name = options->model_config_name,
         .must_be_complete = options->disable_auto_complete_config,
+        .reading = {.gpu_models_on_cpu = options->gpu_models_on_cpu},
     };
+    repository->op_library_dirs = options->op_library_dirs;
+    repository->n_op_library_dirs = options->n_op_library_dirs;
     repository->model_load_retry_count = options->model_load_retry_count;
     repository->backend_params = options->backend_params;
     repository->n_backend_params = options->n_backend_params;

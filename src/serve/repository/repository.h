@@ -71,6 +71,10 @@ struct repository_options {
     const char *model_config_name;     /* configs/NAME.pbtxt before config.pbtxt; NULL: none */
     bool disable_auto_complete_config; /* config.pbtxt must have what a model could tell itself */
     uint64_t model_load_retry_count;   /* of a version that failed to load: at once */
+    /* Directories whose libraries models may name besides their own: op_library.c:find_library. */
+    const char *const *op_library_dirs;
+    size_t n_op_library_dirs;
+    bool gpu_models_on_cpu; /* serve/config/read.c:take_gpu */
     /* For models without a configured max_batch_size: serve/config/resolve_config.c. */
     uint64_t default_max_batch_size;
     /* Waiting requests per model without a limit of its own; more are refused with QUEUE_FULL:

@@ -20,7 +20,7 @@ _Static_assert(offsetof(sluice_param, number) == 40, "sluice_param.number");
 _Static_assert(offsetof(sluice_param, string) == 48, "sluice_param.string");
 _Static_assert(offsetof(sluice_param, string_bytes) == 56, "sluice_param.string_bytes");
 
-_Static_assert(sizeof(sluice_model_args) == 80, "sluice_model_args");
+_Static_assert(sizeof(sluice_model_args) == 96, "sluice_model_args");
 _Static_assert(offsetof(sluice_model_args, size) == 0, "sluice_model_args.size");
 _Static_assert(offsetof(sluice_model_args, name) == 8, "sluice_model_args.name");
 _Static_assert(offsetof(sluice_model_args, version) == 16, "sluice_model_args.version");
@@ -34,6 +34,9 @@ _Static_assert(offsetof(sluice_model_args, params) == 56, "sluice_model_args.par
 _Static_assert(offsetof(sluice_model_args, n_params) == 64, "sluice_model_args.n_params");
 _Static_assert(offsetof(sluice_model_args, max_output_bytes) == 72,
                "sluice_model_args.max_output_bytes");
+_Static_assert(offsetof(sluice_model_args, op_libraries) == 80, "sluice_model_args.op_libraries");
+_Static_assert(offsetof(sluice_model_args, n_op_libraries) == 88,
+               "sluice_model_args.n_op_libraries");
 
 _Static_assert(sizeof(sluice_tensor_info) == 48, "sluice_tensor_info");
 _Static_assert(offsetof(sluice_tensor_info, name) == 0, "sluice_tensor_info.name");

@@ -14,21 +14,30 @@ enum { STOP_POLL_NS = 1000000 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static void add_param(sluice_param *params, size_t *n, struct str name, struct str value) {
+    params[(*n)++] = (sluice_param){
+        .name = name.ptr,
+        .name_bytes = name.len,
+        .kind = SLUICE_PARAM_STRING,
+        .string = value.ptr,
+        .string_bytes = value.len,
+    };
+}
+
+/* The configuration's `parameters`, and of its other fields those that backends get as one. */
 static sluice_param *params_for_backend(struct arena *arena, const struct model_config *config,
                                         size_t *n) {
-    sluice_param *params = arena_calloc(arena, config->n_params, sizeof(*params));
+    static const char *const levels[] = {"-1", "0", "1", "2"};
+    const struct str level = STR("optimization.graph.level");
+    sluice_param *params = arena_calloc(arena, config->n_params + 1, sizeof(*params));
     *n = 0;
     for (size_t i = 0; params && i < config->n_params; i++) {
-        if (!model_config_param_is_for_backend(&config->params[i])) {
-            continue;
+        if (model_config_param_is_for_backend(&config->params[i])) {
+            add_param(params, n, config->params[i].name, config->params[i].value);
         }
-        params[(*n)++] = (sluice_param){
-            .name = config->params[i].name.ptr,
-            .name_bytes = config->params[i].name.len,
-            .kind = SLUICE_PARAM_STRING,
-            .string = config->params[i].value.ptr,
-            .string_bytes = config->params[i].value.len,
-        };
+    }
+    if (params && config->graph_level != 0 && !model_config_has_param(config, level)) {
+        add_param(params, n, level, str_of(levels[config->graph_level - GRAPH_LEVEL_MIN]));
     }
     return params;
 }
@@ -51,6 +60,8 @@ static enum status open_model(struct model_version *version, const struct versio
         .params = params,
         .n_params = n_params,
         .max_output_bytes = options->max_output_size,
+        .op_libraries = options->op_libraries,
+        .n_op_libraries = options->n_op_libraries,
     };
     if (!args.params) {
         return error_no_memory(err, "the model's parameters");

@@ -83,6 +83,8 @@ struct version_options {
     uint64_t max_queue_size;
     uint64_t max_output_size;        /* 0: no limit */
     uint64_t slow_reader_timeout_ns; /* 0: none */
+    const char *const *op_libraries; /* sluice_model_args.op_libraries */
+    size_t n_op_libraries;
     unsigned usable_cpus;
     bool avoid_spinning;          /* the CPU quota is below the affinity */
     struct response_cache *cache; /* for models that enable it; NULL: none */
