@@ -21,7 +21,7 @@
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
-enum { TIMER_LIST_MAX_CLASSES = 11 };
+enum { TIMER_LIST_MAX_CLASSES = 9 };
 
 /* Embed it in the object that has a timeout. Zeroed memory is not armed. */
 struct list_timer {

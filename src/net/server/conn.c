@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "net/server/conn_limit.h"
@@ -85,6 +86,38 @@ static void start_keepalive(struct net_conn *conn) {
     }
 }
 
+/* The connection is as old as it may be: it takes no new requests, and is closed after the
+ * grace. */
+static void on_age(struct timer *timer) {
+    struct net_conn *conn = CONTAINER_OF(timer, struct net_conn, age);
+    struct server_worker *server_worker = conn->server_worker;
+    uint64_t grace_ns = server_worker->server->limits.age_grace_ns;
+    if (conn->is_aged || conn->phase != NET_OPEN || !conn->protocol->on_drain) {
+        net_conn_close(conn);
+        return;
+    }
+    conn->is_aged = true;
+    conn->protocol->on_drain(conn);
+    if (conn->phase == NET_OPEN && grace_ns > 0) {
+        timer_start(worker_timers(server_worker->worker), &conn->age,
+                    clock_after_ns(clock_now_ns(), grace_ns));
+    }
+    net_conn_update_io(conn);
+    server_worker_free_ended_calls(server_worker);
+}
+
+/* Each has an age of its own, so that those which began together do not all return at once. */
+static void start_age(struct net_conn *conn) {
+    struct server_worker *server_worker = conn->server_worker;
+    uint64_t most_ns = server_worker->server->limits.max_age_ns;
+    if (most_ns > 0 && conn->phase == NET_OPEN) {
+        uint64_t age_ns = net_age_with_jitter(&server_worker->prng, most_ns);
+        conn->age.on_expire = on_age;
+        timer_start(worker_timers(server_worker->worker), &conn->age,
+                    clock_after_ns(clock_now_ns(), age_ns));
+    }
+}
+
 void net_conn_reject(struct net_conn *conn) {
     struct error err;
     metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, 1);
@@ -130,9 +163,7 @@ void net_conn_open(struct net_conn *conn) {
         net_conn_reject(conn);
     } /* over TLS: after the handshake */
     start_keepalive(conn);
-    if (conn->phase == NET_OPEN) {
-        server_worker_start_age(server_worker, conn, NET_TIMEOUT_AGE);
-    }
+    start_age(conn);
     net_conn_update_io(conn);
 }
 
@@ -140,7 +171,7 @@ static void stop_timers(struct net_conn *conn) {
     struct timer_list *timers = &conn->server_worker->conn_timers;
     timer_list_stop(timers, &conn->timeout);
     timer_list_stop(timers, &conn->keepalive);
-    timer_list_stop(timers, &conn->age);
+    timer_stop(worker_timers(conn->server_worker->worker), &conn->age);
 }
 
 bool net_conn_move(struct net_conn *conn, struct net_server *to) {
@@ -171,7 +202,7 @@ bool net_conn_move(struct net_conn *conn, struct net_server *to) {
     server_worker_add_conn(server_worker, conn);
     atomic_fetch_add_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
     start_keepalive(conn);
-    server_worker_start_age(server_worker, conn, NET_TIMEOUT_AGE);
+    start_age(conn);
     if (conn->tls && !net_tls_open(conn)) {
         net_conn_close(conn);
     } else if (!fits) {
@@ -276,8 +307,6 @@ static enum place place_of(const struct net_conn *conn, enum net_timeout timeout
     case NET_TIMEOUT_CLIENT:
     case NET_TIMEOUT_KEEPALIVE:
     case NET_TIMEOUT_PING:
-    case NET_TIMEOUT_AGE:
-    case NET_TIMEOUT_AGE_GRACE:
         return PLACE_KEPT;
     }
     return protocol->waits_for_client ? PLACE_WAITS : PLACE_KEPT;
@@ -381,8 +410,6 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
     case NET_TIMEOUT_LINGER:
     case NET_TIMEOUT_KEEPALIVE:
     case NET_TIMEOUT_PING:
-    case NET_TIMEOUT_AGE:
-    case NET_TIMEOUT_AGE_GRACE:
     case NET_TIMEOUT_HALF_CLOSED:
     case NET_TIMEOUT_NONE:
         net_conn_close(conn);
@@ -403,18 +430,6 @@ void net_conn_probe(struct net_conn *conn) {
         return;
     }
     start_keepalive(conn);
-}
-
-void net_conn_aged(struct net_conn *conn, enum net_timeout timeout) {
-    if (timeout == NET_TIMEOUT_AGE_GRACE || conn->phase != NET_OPEN || !conn->protocol->on_drain) {
-        net_conn_close(conn);
-        return;
-    }
-    conn->protocol->on_drain(conn);
-    if (conn->phase == NET_OPEN) {
-        server_worker_start_age(conn->server_worker, conn, NET_TIMEOUT_AGE_GRACE);
-    }
-    net_conn_update_io(conn);
 }
 
 /* ---- for the log ----------------------------------------------------------------------------- */

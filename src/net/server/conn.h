@@ -74,7 +74,8 @@ struct net_conn {
     LIST_ENTRY(net_conn) slice_link; /* in the worker's slices_due */
     struct loop_turn turn;           /* it waits to go on with its pending input, or to be read */
     size_t n_burst_bytes;            /* of a body, read without a break: at most READ_BURST_BYTES */
-    struct list_timer timeout, keepalive, age;
+    struct list_timer timeout, keepalive;
+    struct timer age;               /* of on_age */
     struct net_peer *peer;          /* what is known of its client; NULL: out of memory */
     struct memory_account *account; /* of its responses; NULL: no memory to count them */
     struct conn_socket socket;
@@ -108,6 +109,7 @@ struct net_conn {
     bool consuming;         /* the protocol is processing its bytes: on the stack */
     bool received;          /* since the keepalive timer was started */
     bool ping_sent;         /* and not answered */
+    bool is_aged;           /* it is closed after limits.age_grace_ns */
     bool closed;            /* freed by `msg`, which is on its way (entry.called), or with `held` */
     bool held;              /* the protocol uses it after on_close, until net_conn_release */
 };
@@ -139,8 +141,6 @@ void net_conn_close(struct net_conn *conn);
 void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout);
 /* The keepalive timer expired. */
 void net_conn_probe(struct net_conn *conn);
-/* The timer of its age expired: it takes no new requests, and is closed after the grace. */
-void net_conn_aged(struct net_conn *conn, enum net_timeout timeout);
 /* The peer's address for the log: "127.0.0.1:40312", "unix:pid 4711". Returns: `out`. */
 const char *net_conn_peer(const struct net_conn *conn, char out[ADDRESS_TEXT_BYTES]);
 

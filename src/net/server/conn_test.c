@@ -41,9 +41,24 @@ static void conn_that_was_not_read_is_idle_since_it_came(void **state) {
     close(client);
 }
 
+static void age_with_jitter_stays_within_a_tenth(void **state) {
+    (void)state;
+    struct prng prng = {7};
+    uint64_t least_ns = UINT64_MAX, most_ns = 0;
+    for (int i = 0; i < 1000; i++) {
+        uint64_t age_ns = net_age_with_jitter(&prng, 1000000);
+        least_ns = age_ns < least_ns ? age_ns : least_ns;
+        most_ns = age_ns > most_ns ? age_ns : most_ns;
+    }
+    assert_in_range(least_ns, 900000, 910000);
+    assert_in_range(most_ns, 1090000, 1100000);
+    assert_int_equal(net_age_with_jitter(&prng, 5), 5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conn_that_was_not_read_is_idle_since_it_came),
+        cmocka_unit_test(age_with_jitter_stays_within_a_tenth),
     };
     return cmocka_run_group_tests_name("net/server/conn", tests, NULL, NULL);
 }

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/random.h"
+
 /* Each is a setting with a default (program/model_server/settings.def); times in nanoseconds. The
  * comments name the HTTP status and the MIP code of a request over the limit, and the place that
  * enforces it; the time-outs are those of net/server/server_worker.c, which calls on_timeout of the
@@ -26,7 +28,7 @@ struct net_limits {
     uint64_t keepalive_timeout_ns;
     /* A connection that is so old takes no new requests, as if it had been idle too long; 0: no
      * limit. After the grace it is closed with its requests; 0: never.
-     * net/server/conn.c:net_conn_aged */
+     * net/server/conn.c:on_age */
     uint64_t max_age_ns, age_grace_ns;
     uint64_t header_timeout_ns; /* first byte to end of head: 408; MIP: close */
     uint64_t body_timeout_ns;   /* between two parts of a body: 408, INTERNAL and close */
@@ -45,5 +47,11 @@ struct net_limits {
     uint64_t discard_size;
     bool reuse_port; /* other processes may listen on the same ports: SO_REUSEPORT */
 };
+
+/* Returns: `ns`, a tenth of it less to a tenth more, as gRPC's servers have it for
+ * --grpc-max-connection-age. */
+static inline uint64_t net_age_with_jitter(struct prng *prng, uint64_t ns) {
+    return ns - ns / 10 + prng_share(prng, ns / 5);
+}
 
 #endif

@@ -26,8 +26,6 @@ enum net_timeout {
     NET_TIMEOUT_CLIENT,
     NET_TIMEOUT_KEEPALIVE, /* of conn->keepalive, not of conn->timeout, as the next one */
     NET_TIMEOUT_PING,      /* the answer to a ping */
-    NET_TIMEOUT_AGE,       /* of conn->age, as the next one */
-    NET_TIMEOUT_AGE_GRACE,
     /* None: the client has half-closed, and the server works for its request. It has its place as
      * long as no other connection needs it. */
     NET_TIMEOUT_HALF_CLOSED,

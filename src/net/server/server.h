@@ -18,6 +18,7 @@
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 #include "core/base/piece.h"
+#include "core/base/random.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/event/timer.h"
@@ -57,6 +58,7 @@ struct server_worker {
     struct loop_turn client_timers_turn; /* after the connections that wait for a turn */
     struct deferred_task deferred;
     struct timer_list conn_timers;
+    struct prng prng; /* of net_age_with_jitter */
     struct body_pool pool;
     struct server_memory memory;
     struct server_sockets sockets;
@@ -160,9 +162,6 @@ uint64_t server_worker_set_conn_timer(struct server_worker *server_worker, struc
                                       enum net_timeout timeout);
 /* Starts the timer of net_conn_probe. */
 void server_worker_start_keepalive(struct server_worker *server_worker, struct net_conn *conn);
-/* Starts the timer of net_conn_aged, of NET_TIMEOUT_AGE or NET_TIMEOUT_AGE_GRACE. */
-void server_worker_start_age(struct server_worker *server_worker, struct net_conn *conn,
-                             enum net_timeout timeout);
 /* Runs on_timer at that time or earlier. */
 void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t due_ns);
 /* Frees ended calls; no callback that uses one may be on the stack. */

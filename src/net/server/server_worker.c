@@ -84,14 +84,6 @@ void server_worker_start_keepalive(struct server_worker *server_worker, struct n
     }
 }
 
-void server_worker_start_age(struct server_worker *server_worker, struct net_conn *conn,
-                             enum net_timeout timeout) {
-    timer_list_start(&server_worker->conn_timers, &conn->age, (uint8_t)timeout, clock_now_ns());
-    if (conn->age.armed) {
-        server_worker_schedule_timer(server_worker, conn->age.due_ns);
-    }
-}
-
 /* Where many connections time out at once, the rest follows in the next iterations. `was_late`: the
  * timer has waited for one more poll. */
 static void run_conn_timers(struct server_worker *server_worker, uint64_t now_ns, bool was_late) {
@@ -104,10 +96,6 @@ static void run_conn_timers(struct server_worker *server_worker, uint64_t now_ns
         due = timer_list_pop_due(&server_worker->conn_timers, now_ns);
         if (due->timer_class == NET_TIMEOUT_KEEPALIVE || due->timer_class == NET_TIMEOUT_PING) {
             net_conn_probe(CONTAINER_OF(due, struct net_conn, keepalive));
-        } else if (due->timer_class == NET_TIMEOUT_AGE ||
-                   due->timer_class == NET_TIMEOUT_AGE_GRACE) {
-            net_conn_aged(CONTAINER_OF(due, struct net_conn, age),
-                          (enum net_timeout)due->timer_class);
         } else if (was_late && due->timer_class == NET_TIMEOUT_WRITE) {
             net_conn_update_io(CONTAINER_OF(due, struct net_conn, timeout)); /* starts it again */
         } else {
@@ -180,9 +168,8 @@ void server_worker_init(struct server_worker *server_worker, struct net_server *
                                      [NET_TIMEOUT_KEEPALIVE] = limits->keepalive_time_ns,
                                      [NET_TIMEOUT_PING] = limits->keepalive_timeout_ns > 0
                                                               ? limits->keepalive_timeout_ns
-                                                              : limits->keepalive_time_ns,
-                                     [NET_TIMEOUT_AGE] = limits->max_age_ns,
-                                     [NET_TIMEOUT_AGE_GRACE] = limits->age_grace_ns}},
+                                                              : limits->keepalive_time_ns}},
+        .prng = {clock_now_ns() + (uint64_t)(uintptr_t)server_worker},
     };
     server_worker_init_shutdown(server_worker);
     timer_list_init(&server_worker->conn_timers);
