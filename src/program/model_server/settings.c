@@ -58,7 +58,6 @@ static const struct option_hint hints[] = {
     {"metrics-interval-ms",
      "write --metrics-interval 2s; metrics are read at each scrape at the address of --metrics"},
     {"metrics-config", "counters and histograms are always there"},
-    {"allow-cpu-metrics", "they are always there"},
     {"allow-gpu-metrics", "models run on CPUs"},
     {"allow-grpc", "gRPC is served at the addresses of --grpc; --grpc none turns it off"},
     {"grpc-address", "write --grpc HOST:PORT"},

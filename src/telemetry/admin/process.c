@@ -130,9 +130,11 @@ void admin_process_print(struct admin_process *process, struct metric_text *text
     print_f64(text, METRIC_FAMILY_START_TIME, process->started_seconds);
     print_f64(text, METRIC_FAMILY_CPU_SECONDS, state.cpu_seconds);
     print_u64(text, METRIC_FAMILY_RESIDENT, state.resident_bytes);
-    print_f64(text, METRIC_FAMILY_CPU_UTILIZATION, state.utilization);
-    print_u64(text, METRIC_FAMILY_CPU_MEMORY_TOTAL, state.memory_total_bytes);
-    print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
+    if (!process->hides_machine) {
+        print_f64(text, METRIC_FAMILY_CPU_UTILIZATION, state.utilization);
+        print_u64(text, METRIC_FAMILY_CPU_MEMORY_TOTAL, state.memory_total_bytes);
+        print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
+    }
     print_client_memory(process->budget, text);
     print_process(process, &state, text);
 }

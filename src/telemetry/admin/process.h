@@ -11,7 +11,8 @@ struct admin_process {
     const char *version; /* of the program */
     struct admin_machine machine;
     double started_seconds;    /* Unix time */
-    struct net_budget *budget; /* of clients; set after admin_process_init */
+    struct net_budget *budget; /* of clients; set after admin_process_init, as the next one */
+    bool hides_machine;        /* leave out CPU and memory of the machine */
 };
 
 void admin_process_init(struct admin_process *process, const char *version);

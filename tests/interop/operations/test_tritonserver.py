@@ -242,6 +242,15 @@ def test_restricted_api_bad_value_is_refused(start, repositories, text, reason):
     assert "--http-restricted-api: " in server.log_text() and reason in server.log_text()
 
 
+def test_metrics_of_the_machine_can_be_left_out(start, repositories):
+    with_them = start("--model-repository", repositories("default"), *FREE_PORTS).wait_ready()
+    without = start("--model-repository", repositories("default"), "--allow-cpu-metrics=FALSE", *FREE_PORTS).wait_ready()
+    of_machine = {"nv_cpu_utilization", "nv_cpu_memory_total_bytes", "nv_cpu_memory_used_bytes"}
+    assert of_machine <= set(metrics.read(with_them.at("metrics")))
+    assert not of_machine & set(metrics.read(without.at("metrics")))
+    assert_infers(without)
+
+
 def test_two_servers_share_a_port(start, repositories):
     http, grpc = free_ports(2)
     ports = [f"--http-port={http}", f"--grpc-port={grpc}", "--metrics-port=0"]
