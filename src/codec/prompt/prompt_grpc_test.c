@@ -122,6 +122,7 @@ static void prompt_grpc_generate_is_read_at_each_split(void **state) {
             assert_int_equal(got.scan.result, PROMPT_SCAN_END);
             assert_int_equal(got.scan.max_tokens, 99);
             assert_int_equal(got.scan.n_items, 2);
+            assert_int_equal(got.scan.item_kinds[1], PROMPT_MEDIA_IMAGE);
             assert_true(got.scan.is_streamed && got.scan.has_media);
             if (k == 2) {
                 assert_true(str_is(buf_str(&got.scan.text), "a text"));

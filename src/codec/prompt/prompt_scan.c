@@ -27,9 +27,6 @@ enum state {
     AFTER_VALUE,
 };
 
-/* By the key of a part. */
-enum media_kind { MEDIA_OTHER, MEDIA_IMAGE, MEDIA_VIDEO };
-
 /* The meaning of a value by its position; for an object or a list, that of its values. */
 enum meaning {
     OTHER,
@@ -100,9 +97,21 @@ static uint8_t frame_of(const struct prompt_scan *scan) {
     return scan->depth > 0 ? scan->frames[scan->depth - 1] : OTHER;
 }
 
-static enum media_kind media_kind_of(struct str key) {
-    bool is_image = str_is(key, "image_url") || str_is(key, "source") || str_is(key, "image");
-    return is_image ? MEDIA_IMAGE : str_is(key, "video_url") ? MEDIA_VIDEO : MEDIA_OTHER;
+/* By the key of a part, or of a list of hashes. */
+static uint8_t media_kind_of(struct str key) {
+    static const struct {
+        const char *key;
+        enum prompt_media kind;
+    } rows[] = {{"image_url", PROMPT_MEDIA_IMAGE},   {"source", PROMPT_MEDIA_IMAGE},
+                {"image", PROMPT_MEDIA_IMAGE},       {"video_url", PROMPT_MEDIA_VIDEO},
+                {"video", PROMPT_MEDIA_VIDEO},       {"audio_url", PROMPT_MEDIA_AUDIO},
+                {"input_audio", PROMPT_MEDIA_AUDIO}, {"audio", PROMPT_MEDIA_AUDIO}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (str_is(key, rows[i].key)) {
+            return (uint8_t)rows[i].kind;
+        }
+    }
+    return PROMPT_MEDIA_OTHER;
 }
 
 /* Of the object that has the URL or the data, as `{"url": …, "detail": "low"}`. */
@@ -160,13 +169,14 @@ static enum meaning meaning_of_key(struct prompt_scan *scan) {
     }
     scan->is_aside = false;
     if (frame_of(scan) == HASHES) {
+        scan->media_kind = media_kind_of(scan->n_key <= sizeof(scan->key) ? key : STR(""));
         return HASH;
     }
     scan->in_required = frame_of(scan) == BODY && scan->required.ptr && str_eq(key, scan->required);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].in == frame_of(scan) && str_is(key, rows[i].key)) {
             if (rows[i].value == MEDIA) {
-                scan->media_kind = (uint8_t)media_kind_of(key);
+                scan->media_kind = media_kind_of(key);
             }
             if (!scan->may_have_system) { /* `input` is that of embeddings */
                 return rows[i].value == SYSTEM ? OTHER
@@ -250,17 +260,21 @@ static void list_item(struct prompt_scan *scan, uint64_t hash) {
     if (scan->n_items == scan->items_cap) {
         uint32_t cap = scan->items_cap > 0 ? scan->items_cap * 2 : 8;
         uint64_t *items = cap <= PROMPT_SCAN_MAX_ITEMS
-                              ? arena_alloc_array(scan->text.arena, cap, sizeof(*items))
+                              ? arena_alloc_array(scan->text.arena, cap, sizeof(*items) + 1)
                               : NULL;
         if (!items) { /* the limit, or no memory: further ones do not count */
             return;
         }
+        uint8_t *kinds = (uint8_t *)(items + cap);
         for (uint32_t i = 0; i < scan->n_items; i++) {
             items[i] = scan->items[i];
+            kinds[i] = scan->item_kinds[i];
         }
         scan->items = items;
+        scan->item_kinds = kinds;
         scan->items_cap = cap;
     }
+    scan->item_kinds[scan->n_items] = scan->media_kind;
     scan->items[scan->n_items++] = hash;
 }
 
@@ -270,11 +284,11 @@ static void pop_frame(struct prompt_scan *scan) {
         append_bounded(scan, &TEXT_MARK, 1);
         append_text(scan, scan->role, scan->n_role);
     } else if (frame_of(scan) == PART && scan->media_sum != 0) {
-        enum media_kind kind = (enum media_kind)scan->media_kind;
+        uint8_t kind = scan->media_kind;
         append_media(scan, scan->media_sum,
-                     kind == MEDIA_IMAGE   ? scan->image_bytes
-                     : kind == MEDIA_VIDEO ? scan->video_bytes
-                                           : MEDIA_TEXT_BYTES);
+                     kind == PROMPT_MEDIA_IMAGE   ? scan->image_bytes
+                     : kind == PROMPT_MEDIA_VIDEO ? scan->video_bytes
+                                                  : MEDIA_TEXT_BYTES);
         list_item(scan, scan->item_sum);
     }
     scan->depth--;
@@ -470,6 +484,7 @@ static void end_text(struct prompt_scan *scan) {
 void prompt_scan_add_hash(struct prompt_scan *scan, struct str bytes, bool ended) {
     if (scan->value != HASH) {
         scan->value = HASH;
+        scan->media_kind = PROMPT_MEDIA_IMAGE; /* the message has no other */
         begin_text(scan, IN_TEXT);
     }
     add_media(scan, bytes.ptr, bytes.len);

@@ -49,6 +49,15 @@ enum { PROMPT_SCAN_MAX_DEPTH = 8 };
 /* Pictures, sounds and videos that are listed; further ones are not. */
 enum { PROMPT_SCAN_MAX_ITEMS = 256 };
 
+/* What a part of a message has beside text. */
+enum prompt_media {
+    PROMPT_MEDIA_OTHER, /* a file */
+    PROMPT_MEDIA_IMAGE,
+    PROMPT_MEDIA_AUDIO,
+    PROMPT_MEDIA_VIDEO,
+    N_PROMPT_MEDIA
+};
+
 struct prompt_scan {
     enum prompt_scan_result result;
     size_t max_bytes;        /* limit for the system text and for the other text */
@@ -87,12 +96,13 @@ struct prompt_scan {
     bool lists_items;
     uint32_t n_items, items_cap;
     uint64_t *items;
+    uint8_t *item_kinds; /* enum prompt_media of each, where it was found first */
     uint8_t n_role;
     char role[32]; /* of the open message */
     /* Of the string being read, and the sum over those of the open part. */
     uint64_t media, media_word, n_media, media_sum, item_sum;
     bool is_aside;      /* it says something about the picture: its detail, or its type */
-    uint8_t media_kind; /* enum media_kind of prompt_scan.c: of the open part */
+    uint8_t media_kind; /* enum prompt_media: of the open part, or of the open list of hashes */
 };
 
 /* Starts. The texts grow in `arena`, which must outlive the scan. */
@@ -103,7 +113,7 @@ enum prompt_scan_result prompt_scan_feed(struct prompt_scan *scan, struct str ch
 /* Adds to the other text: of a body in another form. */
 void prompt_scan_add_text(struct prompt_scan *scan, struct str bytes);
 void prompt_scan_add_token(struct prompt_scan *scan, uint32_t id);
-/* The next bytes of a hash of media; `ended`: these are its last ones. */
+/* The next bytes of a hash of a picture; `ended`: these are its last ones. */
 void prompt_scan_add_hash(struct prompt_scan *scan, struct str bytes, bool ended);
 /* The error for a client, of a body that has ended or of which further bytes are read otherwise.
  * Returns: ST_BAD_JSON, ST_BAD_FIELD. */

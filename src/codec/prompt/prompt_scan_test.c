@@ -315,7 +315,7 @@ static void prompt_scan_tokens_are_four_bytes(void **state) {
 
 static void prompt_scan_hashes_salt_and_stream_are_read(void **state) {
     static const char body[] =
-        "{\"features\":{\"mm_hashes\":{\"image\":[\"a\",\"b\"],\"audio\":[\"a\"]},\"x\":[{}]},"
+        "{\"features\":{\"mm_hashes\":{\"image\":[\"a\"],\"audio\":[\"a\",\"b\"]},\"x\":[{}]},"
         "\"stream\":true,\"cache_salt\":\"s\",\"token_ids\":[1]}";
     struct prompt_scan got, other;
     (void)state;
@@ -326,6 +326,8 @@ static void prompt_scan_hashes_salt_and_stream_are_read(void **state) {
         prompt_scan_feed(&got, str_make(body, cut));
         prompt_scan_feed(&got, str_make(body + cut, sizeof(body) - 1 - cut));
         assert_int_equal(got.n_items, 2);
+        assert_int_equal(got.item_kinds[0], PROMPT_MEDIA_IMAGE);
+        assert_int_equal(got.item_kinds[1], PROMPT_MEDIA_AUDIO);
         assert_true(got.is_streamed && got.has_media && got.salt != 0);
         assert_int_equal(got.text.len, 4);
     }
@@ -400,24 +402,29 @@ static void prompt_scan_items_are_listed_once(void **state) {
         const char *part;
         uint32_t n;
         bool is_first; /* the first one is IMAGE("a") */
+        enum prompt_media kind;
     } rows_of_items[] = {
-        {IMAGE("a"), 1, true},
-        {IMAGE("a") "," IMAGE("a"), 1, true},
-        {IMAGE("a") "," IMAGE("b") "," IMAGE("a"), 2, true},
-        {"{\"image_url\":{\"detail\":\"low\",\"url\":\"a\"}}", 1, true},
-        {"{\"image_url\":{\"url\":\"a\",\"detail\":\"high\"}}", 1, true},
-        {"{\"image_url\":\"a\"}", 1, true},
-        {"{\"image_url\":\"\\u0061\"}", 1, true},
-        {"{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"a\"}}", 1, true},
-        {"{\"source\":{\"media_type\":\"image/png\",\"data\":\"a\"}}", 1, true},
-        {"{\"video_url\":{\"url\":\"a\"}}", 1, true},
-        {"{\"input_audio\":{\"data\":\"a\",\"format\":\"wav\"}}", 1, false},
+        {IMAGE("a"), 1, true, PROMPT_MEDIA_IMAGE},
+        {IMAGE("a") "," IMAGE("a"), 1, true, PROMPT_MEDIA_IMAGE},
+        {IMAGE("a") "," IMAGE("b") "," IMAGE("a"), 2, true, PROMPT_MEDIA_IMAGE},
+        {"{\"image_url\":{\"detail\":\"low\",\"url\":\"a\"}}", 1, true, PROMPT_MEDIA_IMAGE},
+        {"{\"image_url\":{\"url\":\"a\",\"detail\":\"high\"}}", 1, true, PROMPT_MEDIA_IMAGE},
+        {"{\"image_url\":\"a\"}", 1, true, PROMPT_MEDIA_IMAGE},
+        {"{\"image_url\":\"\\u0061\"}", 1, true, PROMPT_MEDIA_IMAGE},
+        {"{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"a\"}}", 1, true,
+         PROMPT_MEDIA_IMAGE},
+        {"{\"source\":{\"media_type\":\"image/png\",\"data\":\"a\"}}", 1, true, PROMPT_MEDIA_IMAGE},
+        {"{\"video_url\":{\"url\":\"a\"}}", 1, true, PROMPT_MEDIA_VIDEO},
+        {"{\"audio_url\":{\"url\":\"a\"}}", 1, true, PROMPT_MEDIA_AUDIO},
+        {"{\"file_url\":\"a\"}", 1, true, PROMPT_MEDIA_OTHER},
+        {"{\"input_audio\":{\"data\":\"a\",\"format\":\"wav\"}}", 1, false, PROMPT_MEDIA_AUDIO},
         {"{\"input_audio\":{\"data\":\"a\",\"format\":\"wav\"}},"
          "{\"input_audio\":{\"data\":\"a\",\"format\":\"mp3\"}}",
-         2, false},
-        {IMAGE("data:image/png;base64,iVBORw0KGgo="), 1, false},
-        {"{\"type\":\"text\",\"text\":\"a long text without pictures\"}", 0, false},
-        {"{\"image_url\":{\"detail\":\"low\"}}", 0, false},
+         2, false, PROMPT_MEDIA_AUDIO},
+        {IMAGE("data:image/png;base64,iVBORw0KGgo="), 1, false, PROMPT_MEDIA_IMAGE},
+        {"{\"type\":\"text\",\"text\":\"a long text without pictures\"}", 0, false,
+         PROMPT_MEDIA_OTHER},
+        {"{\"image_url\":{\"detail\":\"low\"}}", 0, false, PROMPT_MEDIA_OTHER},
     };
     struct prompt_scan first, got, again;
     (void)state;
@@ -428,6 +435,7 @@ static void prompt_scan_items_are_listed_once(void **state) {
             assert_int_equal(got.n_items, rows_of_items[i].n);
             if (got.n_items > 0) {
                 assert_int_equal(got.items[0] == first.items[0], rows_of_items[i].is_first);
+                assert_int_equal(got.item_kinds[0], rows_of_items[i].kind);
             }
         }
     }

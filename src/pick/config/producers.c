@@ -89,7 +89,6 @@ static struct prefix_producer media_producer_of(const struct declared_plugin *de
 /* ---- burst-prefix-cache-producer ------------------------------------------------------------- */
 
 static const char *const BALANCES[] = {"requests", "tokens", NULL};
-static const char BURST_TYPE[] = "burst-prefix-cache-producer";
 enum { MOST_BURST_BLOCKS = 16384, BURST_BLOCKS_DEFAULT = 2048, MOST_WINDOW_MS = 10000 };
 enum { BURST_BATCH_DEFAULT = 1000 };
 
@@ -160,7 +159,7 @@ static void set_burst_rules(struct doc_reader *reader, const struct declared_plu
     const struct burst_producer_settings *settings = declared->settings;
     if (needs->burst.window_ns > 0) {
         doc_reader_fail(reader, &declared->item, "expected one %s: requests are held in one window",
-                        BURST_TYPE);
+                        BURST_PRODUCER_TYPE);
     }
     needs->burst_index = index;
     needs->burst = (struct burst_rules){.window_ns = settings->window_ms * 1000000,
@@ -205,7 +204,7 @@ static void declare_prefix_producers(struct doc_reader *reader, const struct plu
                             "expected at most %d plugins \"%s\" with a name of their own, "
                             "\"%s\" and \"%s\" together",
                             PREFIX_MAX_INDEXES - 1, PREFIX_PRODUCER_DEFAULT_NAME,
-                            MEDIA_PRODUCER_DEFAULT_NAME, BURST_TYPE);
+                            MEDIA_PRODUCER_DEFAULT_NAME, BURST_PRODUCER_TYPE);
         }
         needs->declared_prefixes |= UINT32_C(1) << index;
     }
@@ -485,7 +484,7 @@ void picker_declare_producers(struct doc_reader *reader, const struct plugin_lis
     declare_token_producer(list, needs);
     for (size_t i = 0; i < list->n; i++) {
         check_reference(reader, list, &list->items[i], "prefixMatchInfoProducerName",
-                        PREFIX_PRODUCER_DEFAULT_NAME, BURST_TYPE);
+                        PREFIX_PRODUCER_DEFAULT_NAME, BURST_PRODUCER_TYPE);
         check_reference(reader, list, &list->items[i], "inFlightLoadProducerName",
                         "inflight-load-producer", NULL);
         check_reference(reader, list, &list->items[i], "producerName", MEDIA_PRODUCER_DEFAULT_NAME,

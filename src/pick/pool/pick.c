@@ -470,12 +470,28 @@ static void remove_full_candidates(struct candidate_set *candidates, const struc
     candidate_set_filter(candidates, test, is_not_full);
 }
 
-static void run_profile(const struct profile *profile, const struct pool_request *request,
-                        struct candidate_set *candidates, struct pool_shortlist *best) {
+static void run_profile(struct pool_reader *reader, const struct profile *profile,
+                        const struct pool_request *request, struct candidate_set *candidates,
+                        struct pool_shortlist *best) {
     uint32_t n = candidates->n;
+    candidates->clock = reader->clock_runs ? &reader->clock : NULL;
     profile_run(profile, candidates);
     pick_candidates(profile, request, candidates, best);
+    if (candidates->clock) {
+        plugin_times_add(&reader->pool->plugin_times, profile, candidates->clock);
+        reader->clock_runs = false;
+    }
     best->n_filtered = best->n == 0 ? n : 0;
+}
+
+/* Starts the clock if it is the turn of this run. */
+static void start_clock(struct pool_reader *reader) {
+    reader->clock_runs = reader->n_unmeasured == 0;
+    if (reader->clock_runs) {
+        reader->n_unmeasured = PLUGIN_TIMES_INTERVAL;
+        reader->clock.steps = reader->clock.producers = 0;
+    }
+    reader->n_unmeasured--;
 }
 
 static bool is_fit(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
@@ -507,6 +523,7 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
     if (st != ST_OK) {
         return st;
     }
+    start_clock(reader);
     pool_prompt_match(reader, profile, request, model, &candidates);
     uint32_t n = candidates.n,
              n_full = best->check_full ? count_full_candidates(&candidates, &test) : 0;
@@ -514,7 +531,7 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
     best->is_reduced = leave_out && n_full > 0 && !best->full;
     if (best->is_reduced) {
         remove_full_candidates(&candidates, &test);
-        run_profile(profile, request, &candidates, best);
+        run_profile(reader, profile, request, &candidates, best);
         if (best->n > 0) {
             return ST_OK;
         }
@@ -523,7 +540,7 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
         st = collect_fit_candidates(reader, request, model, beyond, best, &candidates, err);
     }
     if (st == ST_OK) {
-        run_profile(profile, request, &candidates, best);
+        run_profile(reader, profile, request, &candidates, best);
     }
     return st;
 }

@@ -226,6 +226,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     atomic_init(&pool->ticked_ns, 0);
     pool->queue_epoch = 1;
     flow_init(&pool->flow);
+    plugin_times_init(&pool->plugin_times);
     *out = pool;
     return ST_OK;
 }
@@ -239,6 +240,7 @@ static void pool_destroy(struct pool *pool) {
     }
     free(pool->known);
     free(pool->outcomes);
+    plugin_times_fini(&pool->plugin_times);
     prefix_table_unref(pool->prefix_table);
     ranking_fini(&pool->ranking);
     free(pool->name_bytes);
@@ -297,6 +299,11 @@ void pool_attach_prefix_table(struct pool *pool, struct prefix_table *table) {
         assert(pool->n_known == 0);
         pool->prefix_table = prefix_table_ref(table);
     }
+}
+
+size_t pool_plugin_times(const struct pool *pool, const struct plugin_times_row *const **out) {
+    *out = (const struct plugin_times_row *const *)pool->plugin_times.rows;
+    return atomic_load_explicit(&pool->plugin_times.n, memory_order_acquire);
 }
 
 void pool_note_unchecked_model(struct pool *pool) {

@@ -31,6 +31,7 @@ struct pool;
 struct pool_waiter;
 struct profile;
 struct profile_step;
+struct plugin_times_row;
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
@@ -110,11 +111,16 @@ struct pool_scores {
     bool failed; /* out of memory */
 };
 
-/* Adds what requests found in a prefix index, by its number among the producers (cells of
- * PREFIX_HIT_RATIOS and PREFIX_HIT_BYTES). Thread: any. */
-void pool_read_prefix_hits(const struct pool *pool, uint32_t index,
-                           uint64_t ratios[PREFIX_HIT_RATIO_CELLS],
-                           uint64_t bytes[PREFIX_HIT_BYTES_CELLS]);
+/* Adds what requests found in a prefix index, by its number among the producers. Thread: any. */
+void pool_read_prefix_hits(const struct pool *pool, uint32_t index, struct prefix_hit_counts *out);
+/* The same of an index of media: items that requests looked up by kind, and which part of each
+ * request's items each endpoint was sent before (cells of PREFIX_HIT_RATIOS). */
+void pool_read_media_lookups(const struct pool *pool, uint32_t index,
+                             uint64_t n_items[N_MEDIA_KINDS],
+                             uint64_t ratios[PREFIX_HIT_RATIO_CELLS]);
+/* The times of plugins so far: rows that stay as long as the pool. Returns: their number. Thread:
+ * any. */
+size_t pool_plugin_times(const struct pool *pool, const struct plugin_times_row *const **out);
 /* Blocks that the endpoints of the snapshot were sent and that fit into their caches, at most: an
  * endpoint that has lost its cache counts as before. Thread: any. */
 uint64_t pool_prefix_size(const struct pool *pool, const struct pool_snapshot *snapshot,

@@ -12,6 +12,7 @@
 #include "pick/pool/flow/wait.h"
 #include "pick/pool/kinds.h"
 #include "pick/pool/pool.h"
+#include "pick/pool/profile/plugin_times.h"
 #include "pick/pool/profile/profile.h"
 #include "pick/pool/profile/session_id.h"
 #include "pick/pool/records.h"
@@ -59,8 +60,14 @@ struct pool {
     _Atomic uint64_t next_avoidance_expiry_ns;
     struct prefix_table *prefix_table;                  /* NULL: none */
     struct prefix_hits prefix_hits[PREFIX_MAX_INDEXES]; /* of destinations, under the lock */
-    struct lock burst_lock;                             /* of windows (pick/pool/prefix/burst.h) */
-    struct burst_batch *burst;                          /* the open window; NULL: none */
+    struct media_counts media[PREFIX_MAX_INDEXES];      /* likewise */
+    metric_cell media_ratios[PREFIX_MAX_INDEXES][PREFIX_HIT_RATIO_CELLS]; /* likewise: of a
+                                                                             request's items, the
+                                                                             part that an endpoint
+                                                                             was sent, of each */
+    struct plugin_times plugin_times;
+    struct lock burst_lock;    /* of windows (pick/pool/prefix/burst.h) */
+    struct burst_batch *burst; /* the open window; NULL: none */
     _Atomic uint32_t n_unseen; /* requests with prompts since the last one of which the proxy showed
                                   the response; see prompt.c */
     _Atomic uint32_t last_cold_request;    /* the newest request of which no endpoint had the
@@ -97,6 +104,9 @@ struct pool_reader {
     LIST_ENTRY(pool_reader) waited_link; /* with n_waiting > 0 */
     struct pool_snapshot *snapshot;
     struct prng prng;
+    uint32_t n_unmeasured; /* runs of profiles until the next one whose plugins are timed */
+    bool clock_runs;       /* this run's are */
+    struct plugin_clock clock;
     /* By member, for subsets: the mark of the subset that it was last seen in. */
     uint32_t *subset_marks;
     uint32_t n_subset_marks;

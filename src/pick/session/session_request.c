@@ -255,11 +255,17 @@ static bool start_prompt_scan(struct pick_session *session,
 
 /* ---- the prompt: scanning the body ----------------------------------------------------------- */
 
+_Static_assert((int)PROMPT_MEDIA_IMAGE == (int)MEDIA_IMAGE, "kinds of media are passed on");
+_Static_assert((int)PROMPT_MEDIA_AUDIO == (int)MEDIA_AUDIO, "kinds of media are passed on");
+_Static_assert((int)PROMPT_MEDIA_VIDEO == (int)MEDIA_VIDEO, "kinds of media are passed on");
+_Static_assert((int)N_PROMPT_MEDIA == (int)N_MEDIA_KINDS, "kinds of media are passed on");
+
 /* The text is hashed, and not kept. */
 static void hash_prompt(struct pick_prompt *prompt) {
     struct prompt_scan *scan = &prompt->scan;
     bool ended = scan->result == PROMPT_SCAN_END;
     prompt->text.media = scan->items;
+    prompt->text.media_kinds = scan->item_kinds;
     prompt->text.n_media = scan->n_items;
     prompt->text.salt = scan->salt;
     prompt_text_add(&prompt->text, true, prompt_scan_take(scan, true));

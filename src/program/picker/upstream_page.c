@@ -9,6 +9,7 @@
 #include "core/event/clock.h"
 #include "pick/pool/flow/wait.h"
 #include "pick/pool/profile/plugin.h"
+#include "pick/pool/profile/plugin_times.h"
 #include "pick/pool/profile/profile.h"
 #include "pick/pool/rollout.h"
 
@@ -226,19 +227,38 @@ static void print_scrape_errors(const struct upstream_page *page) {
 /* What an index is printed as. */
 struct prefix_numbers {
     uint64_t size;
-    uint64_t ratios[PREFIX_HIT_RATIO_CELLS];
-    uint64_t bytes[PREFIX_HIT_BYTES_CELLS];
+    struct prefix_hit_counts hits;
 };
 
-static void print_prefix_numbers(const struct upstream_page *page, enum metric_family family,
-                                 struct str labels, const struct prefix_numbers *numbers) {
-    if (family == METRIC_FAMILY_EPP_PREFIX_SIZE || family == METRIC_FAMILY_UPSTREAM_PREFIX_SIZE) {
-        metric_text_u64(page->text, labels, numbers->size);
-    } else if (family == METRIC_FAMILY_EPP_PREFIX_RATIO ||
-               family == METRIC_FAMILY_UPSTREAM_PREFIX_RATIO) {
-        metric_text_scale(page->text, labels, &PREFIX_HIT_RATIOS, numbers->ratios);
+/* A family of histograms of each index; without a scale it is the gauge of sizes. */
+struct prefix_family {
+    enum metric_family family;
+    const struct metric_scale *scale;
+    size_t offset; /* of the cells in struct prefix_hit_counts */
+};
+
+#define HITS(id, scale, member)                                                                    \
+    { METRIC_FAMILY_##id, &(scale), offsetof(struct prefix_hit_counts, member) }
+static const struct prefix_family PREFIX_FAMILIES[] = {
+    {.family = METRIC_FAMILY_EPP_PREFIX_SIZE},
+    HITS(EPP_PREFIX_RATIO, PREFIX_HIT_RATIOS, ratios),
+    HITS(EPP_PREFIX_BYTES, PREFIX_HIT_BYTES, bytes),
+    HITS(EPP_PREFIX_CACHED, PREFIX_TOKENS, cached_tokens),
+    HITS(EPP_PREFIX_PROMPT, PREFIX_TOKENS, prompt_tokens)};
+static const struct prefix_family DEPRECATED_PREFIX_FAMILIES[] = {
+    {.family = METRIC_FAMILY_UPSTREAM_PREFIX_SIZE},
+    HITS(UPSTREAM_PREFIX_RATIO, PREFIX_HIT_RATIOS, ratios),
+    HITS(UPSTREAM_PREFIX_BYTES, PREFIX_HIT_BYTES, bytes)};
+#undef HITS
+
+static void print_prefix_numbers(const struct upstream_page *page,
+                                 const struct prefix_family *family, struct str labels,
+                                 const struct prefix_numbers *numbers) {
+    if (family->scale) {
+        const void *counts = (const char *)&numbers->hits + family->offset;
+        metric_text_scale(page->text, labels, family->scale, counts);
     } else {
-        metric_text_scale(page->text, labels, &PREFIX_HIT_BYTES, numbers->bytes);
+        metric_text_u64(page->text, labels, numbers->size);
     }
 }
 
@@ -246,20 +266,24 @@ static void print_prefix_numbers(const struct upstream_page *page, enum metric_f
 static void read_prefix_numbers(const struct pick_admin_pool *pool, uint32_t index,
                                 struct prefix_numbers *numbers) {
     numbers->size += pool_prefix_size(pool->entry->pool, pool->snapshot, index);
-    pool_read_prefix_hits(pool->entry->pool, index, numbers->ratios, numbers->bytes);
+    pool_read_prefix_hits(pool->entry->pool, index, &numbers->hits);
+}
+
+/* NULL: no profile. */
+static const struct pool_request_needs *needs_of(const struct pick_admin_pool *pool) {
+    const struct pool_spec *spec = pool->snapshot->spec;
+    return spec && spec->profile ? &spec->profile->needs : NULL;
 }
 
 /* Of each producer of prefixes that a plugin uses; `all`: one series of all. */
-static void print_prefix_family(const struct upstream_page *page, enum metric_family family,
-                                bool all) {
+static void print_prefix_family(const struct upstream_page *page,
+                                const struct prefix_family *family, bool all) {
     struct prefix_numbers sum = {.size = 0};
     bool any = false;
-    metric_family_begin(page->text, family);
+    metric_family_begin(page->text, family->family);
     for (size_t k = 0; k < page->list->n; k++) {
         const struct pick_admin_pool *pool = &page->list->items[k];
-        const struct pool_spec *spec = pool->snapshot->spec;
-        const struct pool_request_needs *needs =
-            spec && spec->profile ? &spec->profile->needs : NULL;
+        const struct pool_request_needs *needs = needs_of(pool);
         for (uint32_t i = 0; needs && i < needs->n_prefixes; i++) {
             struct prefix_numbers own = {.size = 0};
             struct buf labels;
@@ -271,7 +295,7 @@ static void print_prefix_family(const struct upstream_page *page, enum metric_fa
             if (!all) {
                 pick_admin_pool_begin_labels(page->text, page->list, pool, &labels);
                 metric_label_add(&labels, "plugin_name", needs->prefixes[i].name);
-                metric_label_add(&labels, "plugin_type", str_of(PREFIX_PRODUCER_DEFAULT_NAME));
+                metric_label_add(&labels, "plugin_type", str_of(prefix_kind_type(PREFIX_TEXT)));
                 print_prefix_numbers(page, family, buf_str(&labels), &own);
             }
         }
@@ -282,13 +306,159 @@ static void print_prefix_family(const struct upstream_page *page, enum metric_fa
 }
 
 static void print_prefixes(const struct upstream_page *page) {
-    print_prefix_family(page, METRIC_FAMILY_EPP_PREFIX_SIZE, false);
-    print_prefix_family(page, METRIC_FAMILY_EPP_PREFIX_RATIO, false);
-    print_prefix_family(page, METRIC_FAMILY_EPP_PREFIX_BYTES, false);
+    for (size_t i = 0; i < sizeof PREFIX_FAMILIES / sizeof PREFIX_FAMILIES[0]; i++) {
+        print_prefix_family(page, &PREFIX_FAMILIES[i], false);
+    }
+    size_t n = page->has_deprecated
+                   ? sizeof DEPRECATED_PREFIX_FAMILIES / sizeof DEPRECATED_PREFIX_FAMILIES[0]
+                   : 0;
+    for (size_t i = 0; i < n; i++) {
+        print_prefix_family(page, &DEPRECATED_PREFIX_FAMILIES[i], true);
+    }
+}
+
+/* ---- indexes of media ------------------------------------------------------------------------ */
+
+static struct buf media_labels(const struct upstream_page *page, const struct pick_admin_pool *pool,
+                               struct str name) {
+    struct buf labels;
+    pick_admin_pool_begin_labels(page->text, page->list, pool, &labels);
+    metric_label_add(&labels, "plugin_type", str_of(prefix_kind_type(PREFIX_MEDIA)));
+    metric_label_add(&labels, "plugin_name", name);
+    return labels;
+}
+
+static void print_media_items(const struct upstream_page *page, const struct buf *begun,
+                              const uint64_t n_items[N_MEDIA_KINDS]) {
+    for (size_t kind = 0; kind < N_MEDIA_KINDS; kind++) {
+        if (n_items[kind] > 0) {
+            struct buf labels;
+            buf_init(&labels, page->text->out->arena, begun->len + 64);
+            buf_add_str(&labels, buf_str(begun));
+            metric_label_add(&labels, "modality", str_of(media_kind_name((enum media_kind)kind)));
+            metric_text_u64(page->text, buf_str(&labels), n_items[kind]);
+        }
+    }
+}
+
+static void print_media_queries(const struct upstream_page *page,
+                                const struct pick_admin_pool *pool, uint32_t index,
+                                struct str name) {
+    uint64_t n_items[N_MEDIA_KINDS] = {0}, ratios[PREFIX_HIT_RATIO_CELLS] = {0};
+    struct buf labels = media_labels(page, pool, name);
+    pool_read_media_lookups(pool->entry->pool, index, n_items, ratios);
+    print_media_items(page, &labels, n_items);
+}
+
+/* Upstream names the pod with its namespace. */
+static void print_media_hits(const struct upstream_page *page, const struct pick_admin_pool *pool,
+                             uint32_t index, struct str name) {
+    for (uint32_t i = 0; i < pool->snapshot->n_members; i++) {
+        const struct pool_member *member = &pool->snapshot->members[i];
+        struct buf labels = media_labels(page, pool, name), pod;
+        uint64_t n_items[N_MEDIA_KINDS];
+        buf_init(&pod, page->text->out->arena, 64);
+        if (member->name.name_space.len > 0) {
+            buf_add_str(&pod, member->name.name_space);
+            buf_add_char(&pod, '/');
+        }
+        buf_add_str(&pod, endpoint_name(member));
+        metric_label_add(&labels, "pod", buf_str(&pod));
+        for (size_t kind = 0; kind < N_MEDIA_KINDS; kind++) {
+            n_items[kind] = metric_cell_read(&member->endpoint->media_hits[index].n_items[kind]);
+        }
+        print_media_items(page, &labels, n_items);
+    }
+}
+
+static void print_media_ratios(const struct upstream_page *page, const struct pick_admin_pool *pool,
+                               uint32_t index, struct str name) {
+    uint64_t n_items[N_MEDIA_KINDS] = {0}, ratios[PREFIX_HIT_RATIO_CELLS] = {0};
+    struct buf labels = media_labels(page, pool, name);
+    pool_read_media_lookups(pool->entry->pool, index, n_items, ratios);
+    metric_text_scale(page->text, buf_str(&labels), &PREFIX_HIT_RATIOS, ratios);
+}
+
+typedef void media_printer(const struct upstream_page *page, const struct pick_admin_pool *pool,
+                           uint32_t index, struct str name);
+
+/* Of each producer of media that a plugin uses. */
+static void print_media_family(const struct upstream_page *page, enum metric_family family,
+                               media_printer *print) {
+    metric_family_begin(page->text, family);
+    for (size_t k = 0; k < page->list->n; k++) {
+        const struct pool_request_needs *needs = needs_of(&page->list->items[k]);
+        for (uint32_t i = 0; needs && i < needs->n_prefixes; i++) {
+            if (pool_needs_prefix(needs, i) && needs->prefixes[i].kind == PREFIX_MEDIA) {
+                print(page, &page->list->items[k], i, needs->prefixes[i].name);
+            }
+        }
+    }
+}
+
+static void print_media(const struct upstream_page *page) {
+    print_media_family(page, METRIC_FAMILY_EPP_MEDIA_QUERIES, print_media_queries);
+    print_media_family(page, METRIC_FAMILY_EPP_MEDIA_HITS, print_media_hits);
+    print_media_family(page, METRIC_FAMILY_EPP_MEDIA_RATIO, print_media_ratios);
+}
+
+/* ---- plugins --------------------------------------------------------------------------------- */
+
+/* The times of a plugin in all pools. */
+struct plugin_sum {
+    const struct plugin_times_row *row; /* of one of them */
+    uint64_t counts[PLUGIN_TIMES_CELLS];
+};
+
+struct plugin_sums {
+    struct plugin_sum items[PLUGIN_TIMES_MAX_ROWS]; /* of further plugins there is no series */
+    size_t n;
+};
+
+static void add_plugin_row(struct plugin_sums *sums, const struct plugin_times_row *row) {
+    size_t i = 0;
+    while (i < sums->n && !plugin_times_same(sums->items[i].row, row)) {
+        i++;
+    }
+    if (i == PLUGIN_TIMES_MAX_ROWS) {
+        return;
+    }
+    if (i == sums->n) {
+        sums->items[sums->n++].row = row;
+    }
+    metric_scale_read(&PLUGIN_TIMES, row->cells, sums->items[i].counts);
+}
+
+static void print_plugin_family(const struct upstream_page *page, const struct plugin_sums *sums,
+                                enum metric_family family) {
+    metric_family_begin(page->text, family);
+    for (size_t i = 0; i < sums->n; i++) {
+        const struct plugin_times_row *row = sums->items[i].row;
+        struct buf labels =
+            upstream_one_label(page, "extension_point", str_of(plugin_point_name(row->point)));
+        metric_label_add(&labels, "plugin_type", str_of(row->type));
+        metric_label_add(&labels, "plugin_name", row->name);
+        metric_text_scale(page->text, buf_str(&labels), &PLUGIN_TIMES, sums->items[i].counts);
+    }
+}
+
+/* Upstream has no label for the pool. */
+static void print_plugin_times(const struct upstream_page *page) {
+    struct plugin_sums *sums = arena_calloc(page->text->out->arena, 1, sizeof(*sums));
+    if (!sums) {
+        page->text->out->failed = true;
+        return;
+    }
+    for (size_t k = 0; k < page->list->n; k++) {
+        const struct plugin_times_row *const *rows;
+        size_t n = pool_plugin_times(page->list->items[k].entry->pool, &rows);
+        for (size_t i = 0; i < n; i++) {
+            add_plugin_row(sums, rows[i]);
+        }
+    }
+    print_plugin_family(page, sums, METRIC_FAMILY_EPP_PLUGIN_TIME);
     if (page->has_deprecated) {
-        print_prefix_family(page, METRIC_FAMILY_UPSTREAM_PREFIX_SIZE, true);
-        print_prefix_family(page, METRIC_FAMILY_UPSTREAM_PREFIX_RATIO, true);
-        print_prefix_family(page, METRIC_FAMILY_UPSTREAM_PREFIX_BYTES, true);
+        print_plugin_family(page, sums, METRIC_FAMILY_UPSTREAM_PLUGIN_TIME);
     }
 }
 
@@ -554,6 +724,8 @@ void pick_upstream_print(const struct pick_admin *admin, const struct pick_admin
     print_scrape_errors(&page);
     print_saturation(&page);
     print_prefixes(&page);
+    print_media(&page);
+    print_plugin_times(&page);
     print_rollouts(&page);
     print_stale_endpoints(&page);
     print_evictions(&page);

@@ -8,7 +8,7 @@ import pytest
 
 from lib import http1
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy, answer_body, answer_headers, body, headers, refusal_of
+from lib.pick_client import Proxy, answer_body, answer_headers, body, endpoint_of, headers, refusal_of
 
 pytestmark = pytest.mark.tsan
 
@@ -79,6 +79,16 @@ plugins:
     headerSelectors: [{{name: revision, headerName: x-revision, labelKey: {REVISION}, mode: strict}}]
 """
 
+MEDIA = f"""endpoints: [{A}, 127.0.0.1:2]
+---
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- {{type: mm-embeddings-cache-producer, name: pictures}}
+- {{type: mm-embeddings-cache-scorer, parameters: {{producerName: pictures}}}}
+- {{type: queue-scorer}}
+"""
+
 REQUEST = "model_name target_model_name fairness_id priority"
 QUEUE = "fairness_id priority inference_pool model_name target_model_name"
 # Name → type and labels, of pkg/epp/metrics and the in-flight load producer.
@@ -130,6 +140,12 @@ FAMILIES = {
     "prefix_indexer_size": ("gauge", "plugin_name plugin_type"),
     "prefix_indexer_hit_ratio": ("histogram", "plugin_name plugin_type"),
     "prefix_indexer_hit_bytes": ("histogram", "plugin_name plugin_type"),
+    "plugin_duration_seconds": ("histogram", "extension_point plugin_type plugin_name"),
+    "encoder_cache_queries_total": ("counter", "plugin_type plugin_name modality"),
+    "encoder_cache_hits_total": ("counter", "plugin_type plugin_name pod modality"),
+    "encoder_cache_hit_ratio": ("histogram", "plugin_type plugin_name"),
+    "prefix_predicted_cached_tokens": ("histogram", "plugin_name plugin_type"),
+    "prefix_prompt_tokens": ("histogram", "plugin_name plugin_type"),
     "disaggregatedset_strict_header_no_match_total": ("counter", "plugin_type plugin_name selector"),
     "disaggregatedset_revision_gating_share": ("gauge", "plugin_type plugin_name mode revision"),
 }
@@ -158,6 +174,10 @@ BOUNDS = {
     "flow_control_dispatch_cycle_duration_seconds": SHORT_TIMES,
     "flow_control_revocation_confirmation_seconds": (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
     "prefix_indexer_hit_ratio": tuple(n / 10 for n in range(11)),
+    "encoder_cache_hit_ratio": tuple(n / 10 for n in range(11)),
+    "plugin_duration_seconds": SHORT_TIMES,
+    "prefix_predicted_cached_tokens": TOKENS,
+    "prefix_prompt_tokens": TOKENS,
     "prefix_indexer_hit_bytes": (0, *(16 << n for n in range(13))),
     "extproc_stream_duration_seconds": (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600),
 }
@@ -323,12 +343,14 @@ def test_upstream_names_types_and_labels(start_picker, pages):
         answer(first, 500)
         answer_stream(second, EVENTS, content_type="text/event-stream")
         numbers = picker.wait_at_rest()
+    show_media(other := start_picker(MEDIA), ("image_url", "http://a/1"))
+    _, media = show_media(other, ("image_url", "http://a/1"))
     for some in (numbers, start_picker(WHOLE).numbers(), start_picker(ROLLOUT).numbers(),
-                 evict_one(start_picker(EVICTING))):
+                 evict_one(start_picker(EVICTING)), media):
         for name, labels in labels_by_family(some, types).items():
             found.setdefault(name, set()).update(labels)
     assert found == {name: {labels} for name, (_, labels) in FAMILIES.items()}
-    assert bounds_by_family(numbers) | bounds_by_family(evict_one(start_picker(EVICTING))) == BOUNDS
+    assert bounds_by_family(numbers) | bounds_by_family(media) | bounds_by_family(evict_one(start_picker(EVICTING))) == BOUNDS
 
 
 def test_upstream_requests_by_model_fairness_and_priority(start_picker):
@@ -635,8 +657,54 @@ plugins:
     assert select(numbers, "prefix_indexer_hit_bytes_sum" + labels) == [1536 + 512]
     assert select(numbers, 'prefix_indexer_hit_ratio_bucket{le=~"0(.0)?"}') == [1]
     assert select(numbers, "prefix_indexer_size" + labels) == [6 + 2]
+    assert select(numbers, "prefix_predicted_cached_tokens_sum" + labels) == [(1536 + 512) // 4]
+    assert select(numbers, "prefix_prompt_tokens_count" + labels) == [3]
+    assert select(numbers, "prefix_prompt_tokens_sum" + labels) == [(1536 + 1536 + 1024) // 4]
     assert numbers["inference_extension_prefix_indexer_hit_ratio_count"] == 3
     assert numbers["inference_extension_prefix_indexer_size"] == 8
+
+
+def show_media(picker, *parts):
+    """A request with these parts, answered. Returns: the endpoint, and the numbers afterwards."""
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stream = proxy.stream(headers("/v1/chat/completions", config="BUFFERED NONE"))
+        message = {"role": "user", "content": [{"type": part, part: {"url": url}} for part, url in parts]}
+        stream.send(body(json.dumps({"messages": [message]}).encode(), end=True))
+        stream.next()
+        endpoint = endpoint_of(stream.next())
+        answer(stream)
+    return endpoint, picker.wait_at_rest()
+
+
+def test_upstream_media(start_picker):
+    """What endpoints were sent of the pictures, sounds and videos of requests."""
+    picker = start_picker(MEDIA)
+    plugin = 'plugin_type="mm-embeddings-cache-producer",plugin_name="pictures"'
+    first, numbers = show_media(picker, ("image_url", "http://a/1"), ("audio_url", "http://a/2"))
+    assert select(numbers, "encoder_cache_hits_total") == []
+    again, numbers = show_media(picker, ("image_url", "http://a/1"), ("image_url", "http://a/3"))
+    assert again == first
+    for modality, n in ("image", 3), ("audio", 1), ("video", None):
+        found = select(numbers, f'encoder_cache_queries_total{{{plugin},modality="{modality}"}}')
+        assert found == ([n] if n else [])
+    assert select(numbers, "encoder_cache_hits_total") == [1]
+    assert select(numbers, f'encoder_cache_hits_total{{{plugin},pod="{first}",modality="image"}}') == [1]
+    assert select(numbers, f"encoder_cache_hit_ratio_count{{{plugin}}}") == [4]
+    assert select(numbers, f"encoder_cache_hit_ratio_sum{{{plugin}}}") == [0.5]
+
+
+def test_upstream_times_of_plugins(start_picker):
+    """The first run of a profile is measured: each plugin has a time, under upstream's two names."""
+    _, numbers = show_media(start_picker(MEDIA), ("image_url", "http://a/1"))
+    assert {(labels["extension_point"], labels["plugin_type"], labels["plugin_name"]): value
+            for name, labels, value in series_of(numbers) if name == PREFIX + "plugin_duration_seconds_count"} == {
+        ("DataProducer", "mm-embeddings-cache-producer", "pictures"): 1,
+        ("Scorer", "mm-embeddings-cache-scorer", "mm-embeddings-cache-scorer"): 1,
+        ("Scorer", "queue-scorer", "queue-scorer"): 1,
+        ("Picker", "max-score-picker", "max-score-picker"): 1}
+    assert 0 < sum(select(numbers, "plugin_duration_seconds_sum"))
+    assert 'inference_extension_plugin_duration_seconds_count{extension_point="Picker",plugin_type="max-score-picker",' \
+        'plugin_name="max-score-picker"}' in numbers
 
 
 def test_upstream_rollouts(start_picker):

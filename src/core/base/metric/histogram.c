@@ -50,6 +50,11 @@ void metric_distribution_add(struct metric_distribution *sum,
 /* ---- bounds of a histogram's own ------------------------------------------------------------- */
 
 void metric_scale_add(const struct metric_scale *scale, metric_cell *cells, uint64_t value) {
+    metric_scale_add_many(scale, cells, value, 1);
+}
+
+void metric_scale_add_many(const struct metric_scale *scale, metric_cell *cells, uint64_t value,
+                           uint64_t n) {
     uint64_t measured = scale->unit == METRIC_UNIT_SECONDS ? us_of(value) : value;
     unsigned low = 0, high = scale->n; /* the first bound that is not below the value */
     while (low < high) {
@@ -60,8 +65,8 @@ void metric_scale_add(const struct metric_scale *scale, metric_cell *cells, uint
             high = middle;
         }
     }
-    metric_cell_add(&cells[low], 1);
-    metric_cell_add(&cells[scale->n + 1], value);
+    metric_cell_add(&cells[low], n);
+    metric_cell_add(&cells[scale->n + 1], value * n);
 }
 
 void metric_scale_read(const struct metric_scale *scale, const metric_cell *cells, uint64_t *out) {

@@ -71,8 +71,10 @@ struct metric_scale {
 static inline unsigned metric_scale_cells(const struct metric_scale *scale) {
     return scale->n + 2;
 }
-/* Adds a value, in nanoseconds or items. Thread: one at a time. */
+/* Adds a value, in nanoseconds or items, once or `n` times. Thread: one at a time. */
 void metric_scale_add(const struct metric_scale *scale, metric_cell *cells, uint64_t value);
+void metric_scale_add_many(const struct metric_scale *scale, metric_cell *cells, uint64_t value,
+                           uint64_t n);
 /* Adds the cells to `out`. Thread: any. */
 void metric_scale_read(const struct metric_scale *scale, const metric_cell *cells, uint64_t *out);
 

@@ -13,6 +13,8 @@
 #include <sys/queue.h>
 
 #include "pick/pool/endpoint/address.h"
+#include "pick/pool/prefix/media.h"
+#include "pick/pool/prefix/table.h"
 #include "pick/pool/profile/ranking.h"
 
 /* The rank that picks compare; lower is better:
@@ -122,6 +124,7 @@ struct endpoint {
     char text[ENDPOINT_TEXT_BYTES];     /* "10.0.0.1:8000", NUL-terminated */
     _Atomic uint64_t n_scrape_failures; /* failed scrapes; written by the scraper */
     struct endpoint_targets targets;
+    struct media_counts media_hits[PREFIX_MAX_INDEXES]; /* under the lock; read by any thread */
 };
 
 /* Counts a pick for the model with this hash, which is not 0. */

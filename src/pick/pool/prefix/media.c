@@ -50,3 +50,10 @@ uint64_t media_video_tokens(const struct media_estimate *estimate, const struct 
     n = within(n, 1, MOST_TOKENS);
     return within(n, 1, estimate->max_video_tokens);
 }
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+const char *media_kind_name(enum media_kind kind) {
+    static const char *const names[N_MEDIA_KINDS] = {"other", "image", "audio", "video"};
+    return names[kind];
+}

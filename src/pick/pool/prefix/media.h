@@ -1,4 +1,5 @@
-/* How many tokens pictures and videos take, estimated from their sizes: nothing is decoded.
+/* How many tokens pictures and videos take, estimated from their sizes: nothing is decoded; and
+ * counts of what endpoints were sent.
  *
  * Thread: any. */
 #ifndef SLUICE_PICK_POOL_PREFIX_MEDIA_H
@@ -6,6 +7,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "core/base/metric/histogram.h"
 
 /* A picture, or each picture of a video: pixels divided by `factor`, or a constant. */
 struct picture_tokens {
@@ -35,5 +38,17 @@ struct video_size {
 /* Tokens, 1 or more. */
 uint64_t media_image_tokens(const struct media_estimate *estimate);
 uint64_t media_video_tokens(const struct media_estimate *estimate, const struct video_size *size);
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+/* A file, or something else; a picture, a sound, a video. */
+enum media_kind { MEDIA_OTHER, MEDIA_IMAGE, MEDIA_AUDIO, MEDIA_VIDEO, N_MEDIA_KINDS };
+/* As upstream calls them: "image". */
+const char *media_kind_name(enum media_kind kind);
+
+/* Items: that requests looked up in an index, or of these, that an endpoint was sent before. */
+struct media_counts {
+    metric_cell n_items[N_MEDIA_KINDS];
+};
 
 #endif

@@ -23,6 +23,14 @@ const struct prefix_producer MEDIA_PRODUCER_DEFAULT = {.name = STR("mm-embedding
                                                        .kind = PREFIX_MEDIA,
                                                        .capacity = MEDIA_CAPACITY_DEFAULT};
 
+const char BURST_PRODUCER_TYPE[] = "burst-prefix-cache-producer";
+
+const char *prefix_kind_type(enum prefix_kind kind) {
+    return kind == PREFIX_TEXT    ? PREFIX_PRODUCER_DEFAULT_NAME
+           : kind == PREFIX_MEDIA ? MEDIA_PRODUCER_DEFAULT_NAME
+                                  : BURST_PRODUCER_TYPE;
+}
+
 const struct load_producer LOAD_PRODUCER_DEFAULT = {.output_ratio = 1.5, .max_output = UINT64_MAX};
 
 /* ---- hits ------------------------------------------------------------------------------------ */
@@ -32,18 +40,34 @@ static const uint64_t RATIO_BOUNDS[] = {0,      100000, 200000, 300000, 400000, 
                                         600000, 700000, 800000, 900000, 1000000};
 static const uint64_t BYTES_BOUNDS[] = {0,    16,   32,   64,   128,   256,   512,
                                         1024, 2048, 4096, 8192, 16384, 32768, 65536};
+/* As of tokens that responses count; 32778: so it is upstream. */
+static const uint64_t TOKENS_BOUNDS[] = {1,     8,      16,     32,     64,     128,   256,
+                                         512,   1024,   2048,   4096,   8192,   16384, 32778,
+                                         65536, 131072, 262144, 524288, 1048576};
 const struct metric_scale PREFIX_HIT_RATIOS = {METRIC_UNIT_SECONDS, 11, RATIO_BOUNDS};
 const struct metric_scale PREFIX_HIT_BYTES = {METRIC_UNIT_ITEMS, 14, BYTES_BOUNDS};
+const struct metric_scale PREFIX_TOKENS = {METRIC_UNIT_ITEMS, 19, TOKENS_BOUNDS};
 _Static_assert(PREFIX_HIT_RATIO_CELLS == sizeof(RATIO_BOUNDS) / sizeof(RATIO_BOUNDS[0]) + 2, "");
 _Static_assert(PREFIX_HIT_BYTES_CELLS == sizeof(BYTES_BOUNDS) / sizeof(BYTES_BOUNDS[0]) + 2, "");
+_Static_assert(PREFIX_TOKENS_CELLS == sizeof(TOKENS_BOUNDS) / sizeof(TOKENS_BOUNDS[0]) + 2, "");
 
 void prefix_hits_add(struct prefix_hits *hits, uint32_t block_bytes, uint32_t n_hit,
-                     uint32_t n_blocks) {
-    static const uint64_t one = 1000000000; /* as a scale of times has it */
+                     uint32_t n_blocks, uint32_t n_tokens) {
     metric_scale_add(&PREFIX_HIT_BYTES, hits->bytes, (uint64_t)n_hit * block_bytes);
+    uint64_t n_cached = (uint64_t)n_hit * block_bytes / PROMPT_BYTES_PER_TOKEN;
+    metric_scale_add(&PREFIX_TOKENS, hits->cached_tokens,
+                     n_cached < n_tokens ? n_cached : n_tokens);
+    metric_scale_add(&PREFIX_TOKENS, hits->prompt_tokens, n_tokens);
     if (n_blocks > 0) {
-        metric_scale_add(&PREFIX_HIT_RATIOS, hits->ratios, one * n_hit / n_blocks);
+        metric_scale_add(&PREFIX_HIT_RATIOS, hits->ratios, PREFIX_HIT_ALL * n_hit / n_blocks);
     }
+}
+
+void prefix_hits_read(const struct prefix_hits *hits, struct prefix_hit_counts *out) {
+    metric_scale_read(&PREFIX_HIT_RATIOS, hits->ratios, out->ratios);
+    metric_scale_read(&PREFIX_HIT_BYTES, hits->bytes, out->bytes);
+    metric_scale_read(&PREFIX_TOKENS, hits->cached_tokens, out->cached_tokens);
+    metric_scale_read(&PREFIX_TOKENS, hits->prompt_tokens, out->prompt_tokens);
 }
 
 /* ---- needs ----------------------------------------------------------------------------------- */

@@ -54,6 +54,9 @@ extern const struct prefix_producer PREFIX_PRODUCER_DEFAULT;
 /* The same of media. */
 extern const char MEDIA_PRODUCER_DEFAULT_NAME[];
 extern const struct prefix_producer MEDIA_PRODUCER_DEFAULT;
+extern const char BURST_PRODUCER_TYPE[];
+/* The plugin's type. */
+const char *prefix_kind_type(enum prefix_kind kind);
 
 /* The blocks of this size. */
 struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *producer,
@@ -62,17 +65,31 @@ struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *produc
 uint64_t prefix_producer_salt(const struct prefix_producer *producer);
 
 /* What requests found in an index: of the picked endpoint's cache, which part of a prompt's
- * beginning it has by the index, and how many bytes that is. The bounds are upstream's. */
-extern const struct metric_scale PREFIX_HIT_RATIOS, PREFIX_HIT_BYTES;
-enum { PREFIX_HIT_RATIO_CELLS = 13, PREFIX_HIT_BYTES_CELLS = 16 };
+ * beginning it has by the index, how many bytes and tokens that is, and how many tokens the whole
+ * prompt has. The bounds are upstream's. */
+extern const struct metric_scale PREFIX_HIT_RATIOS, PREFIX_HIT_BYTES, PREFIX_TOKENS;
+enum { PREFIX_HIT_RATIO_CELLS = 13, PREFIX_HIT_BYTES_CELLS = 16, PREFIX_TOKENS_CELLS = 21 };
 struct prefix_hits {
     metric_cell ratios[PREFIX_HIT_RATIO_CELLS];
     metric_cell bytes[PREFIX_HIT_BYTES_CELLS];
+    metric_cell cached_tokens[PREFIX_TOKENS_CELLS];
+    metric_cell prompt_tokens[PREFIX_TOKENS_CELLS];
 };
-/* A prompt of `n_blocks` blocks was sent to an endpoint that has the first `n_hit` of them. Thread:
- * one at a time. */
+/* The ratio 1, for PREFIX_HIT_RATIOS. */
+#define PREFIX_HIT_ALL UINT64_C(1000000000)
+/* A copy of the counts, or the sum of several. */
+struct prefix_hit_counts {
+    uint64_t ratios[PREFIX_HIT_RATIO_CELLS];
+    uint64_t bytes[PREFIX_HIT_BYTES_CELLS];
+    uint64_t cached_tokens[PREFIX_TOKENS_CELLS];
+    uint64_t prompt_tokens[PREFIX_TOKENS_CELLS];
+};
+/* A prompt of `n_blocks` blocks, and so many tokens by estimate, was sent to an endpoint that has
+ * the first `n_hit` blocks. Thread: one at a time. */
 void prefix_hits_add(struct prefix_hits *hits, uint32_t block_bytes, uint32_t n_hit,
-                     uint32_t n_blocks);
+                     uint32_t n_blocks, uint32_t n_tokens);
+/* Adds the counts to `out`. Thread: any. */
+void prefix_hits_read(const struct prefix_hits *hits, struct prefix_hit_counts *out);
 
 /* How the tokens of a request count while it is in flight: those of the prompt that are not in the
  * endpoint's cache, until the first part of the response's body is seen; with its estimated output,

@@ -162,7 +162,7 @@ static void find_matches(const struct pool_reader *reader, const struct prefix_k
     out->n_blocks = key->n;
 }
 
-static void add_media_hit(struct media_matches *out, uint32_t member) {
+static void add_media_hit(struct media_matches *out, uint32_t member, uint8_t kind) {
     uint32_t i = 0;
     while (i < out->n && out->hits[i].member != member) {
         i++;
@@ -171,15 +171,16 @@ static void add_media_hit(struct media_matches *out, uint32_t member) {
         return;
     }
     if (i == out->n) {
+        memset(&out->hits[out->n], 0, sizeof(out->hits[out->n]));
         out->hits[out->n++].member = member;
-        out->hits[i].n_items = 0;
     }
     out->hits[i].n_items++;
+    out->hits[i].n_by_kind[kind]++;
 }
 
 /* Each item by itself: they have no order. */
 static void find_media(const struct pool_reader *reader, const struct prefix_key *key,
-                       struct media_matches *out) {
+                       const uint8_t *kinds, struct media_matches *out) {
     struct prefix_key item = *key;
     item.n = 1;
     for (uint32_t k = 0; k < key->n; k++, item.hashes++) {
@@ -188,7 +189,7 @@ static void find_media(const struct pool_reader *reader, const struct prefix_key
         for (uint32_t i = 0; i < n; i++) {
             uint32_t member = member_of(reader->snapshot, hits[i].host);
             if (member != 0) {
-                add_media_hit(out, member - 1);
+                add_media_hit(out, member - 1, kinds[k]);
             }
         }
     }
@@ -202,7 +203,7 @@ static void match_media(struct pool_reader *reader, const struct prefix_producer
                                               .n = text->n_media,
                                               .index = index,
                                               .salt = prefix_producer_salt(producer)};
-    find_media(reader, &prompt->keys[index], &reader->media[index]);
+    find_media(reader, &prompt->keys[index], text->media_kinds, &reader->media[index]);
 }
 
 static void set_key(const struct prefix_producer *producer, uint32_t index, uint32_t block_bytes,
@@ -233,6 +234,18 @@ static void match_assigned(const struct pool_reader *reader, const struct pool_p
     }
 }
 
+static void match_text(struct pool_reader *reader, const struct prefix_producer *producer,
+                       uint32_t index, uint64_t salt, struct pool_prompt *prompt) {
+    struct prefix_matches *out = &reader->prefixes[index];
+    out->block_bytes = block_bytes_of(reader, producer);
+    set_key(producer, index, out->block_bytes, salt, prompt);
+    if (producer->kind == PREFIX_BURST) {
+        match_assigned(reader, prompt, prompt->keys[index].n, out);
+    } else {
+        find_matches(reader, &prompt->keys[index], out);
+    }
+}
+
 /* Of each used producer. */
 static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
                                                    const struct pool_request_needs *needs,
@@ -240,23 +253,19 @@ static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
                                                    struct str model,
                                                    const struct candidate_set *candidates) {
     struct pool_prompt *prompt = request->prompt;
+    struct plugin_clock *clock = reader->clock_runs ? &reader->clock : NULL;
     uint64_t seed = prefix_table_seed(reader->pool->prefix_table);
     uint64_t salt = hash_text(model, seed) ^ prompt->text->salt;
     for (uint32_t used = needs->used_prefixes; used != 0; used &= used - 1) {
         uint32_t i = (uint32_t)__builtin_ctz(used);
         const struct prefix_producer *producer = &needs->prefixes[i];
-        struct prefix_matches *out = &reader->prefixes[i];
+        plugin_clock_begin(clock);
         if (producer->kind == PREFIX_MEDIA) {
             match_media(reader, producer, i, prompt);
-            continue;
+        } else {
+            match_text(reader, producer, i, salt, prompt);
         }
-        out->block_bytes = block_bytes_of(reader, producer);
-        set_key(producer, i, out->block_bytes, salt, prompt);
-        if (producer->kind == PREFIX_BURST) {
-            match_assigned(reader, prompt, prompt->keys[i].n, out);
-            continue;
-        }
-        find_matches(reader, &prompt->keys[i], out);
+        plugin_clock_end_producer(clock, i);
     }
     if (needs->source.on && !request->fellow) {
         prefix_source_choose(reader, needs, request, candidates);
@@ -397,26 +406,57 @@ static uint32_t count_tokens(const struct pool_reader *reader, const struct pool
                                          found->block_bytes, n_blocks, n_cached);
 }
 
+/* Once for each request, of all endpoints of the pool. */
+static void count_media(struct pool_reader *reader, uint32_t index,
+                        const struct prompt_text *text) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    const struct media_matches *found = &reader->media[index];
+    metric_cell *ratios = reader->pool->media_ratios[index];
+    for (uint32_t i = 0; i < found->n_items; i++) {
+        metric_cell_add(&reader->pool->media[index].n_items[text->media_kinds[i]], 1);
+    }
+    for (uint32_t i = 0; i < found->n; i++) {
+        struct endpoint *endpoint = snapshot->members[found->hits[i].member].endpoint;
+        for (size_t k = 0; k < N_MEDIA_KINDS; k++) {
+            metric_cell_add(&endpoint->media_hits[index].n_items[k], found->hits[i].n_by_kind[k]);
+        }
+        metric_scale_add(&PREFIX_HIT_RATIOS, ratios,
+                         PREFIX_HIT_ALL * found->hits[i].n_items / found->n_items);
+    }
+    if (found->n_items > 0) {
+        metric_scale_add_many(&PREFIX_HIT_RATIOS, ratios, 0, snapshot->n_members - found->n);
+    }
+}
+
 /* Of the destination's profile, as upstream counts them. */
 static __attribute__((noinline)) void count_hits(struct pool_reader *reader,
                                                  const struct pool_request_needs *needs,
+                                                 const struct pool_request *request,
                                                  const struct endpoint *endpoint) {
     for (uint32_t used = needs->used_prefixes; used != 0; used &= used - 1) {
         uint32_t i = (uint32_t)__builtin_ctz(used);
-        if (needs->prefixes[i].kind == PREFIX_TEXT) {
+        if (needs->prefixes[i].kind == PREFIX_MEDIA) {
+            count_media(reader, i, request->prompt->text);
+        } else if (needs->prefixes[i].kind == PREFIX_TEXT) {
             const struct prefix_matches *found = &reader->prefixes[i];
             prefix_hits_add(&reader->pool->prefix_hits[i], found->block_bytes,
-                            count_known_blocks(reader, i, endpoint), found->n_blocks);
+                            count_known_blocks(reader, i, endpoint), found->n_blocks,
+                            request->n_tokens);
         }
     }
 }
 
-void pool_read_prefix_hits(const struct pool *pool, uint32_t index,
-                           uint64_t ratios[PREFIX_HIT_RATIO_CELLS],
-                           uint64_t bytes[PREFIX_HIT_BYTES_CELLS]) {
-    const struct prefix_hits *hits = &pool->prefix_hits[index];
-    metric_scale_read(&PREFIX_HIT_RATIOS, hits->ratios, ratios);
-    metric_scale_read(&PREFIX_HIT_BYTES, hits->bytes, bytes);
+void pool_read_prefix_hits(const struct pool *pool, uint32_t index, struct prefix_hit_counts *out) {
+    prefix_hits_read(&pool->prefix_hits[index], out);
+}
+
+void pool_read_media_lookups(const struct pool *pool, uint32_t index,
+                             uint64_t n_items[N_MEDIA_KINDS],
+                             uint64_t ratios[PREFIX_HIT_RATIO_CELLS]) {
+    for (size_t k = 0; k < N_MEDIA_KINDS; k++) {
+        n_items[k] += metric_cell_read(&pool->media[index].n_items[k]);
+    }
+    metric_scale_read(&PREFIX_HIT_RATIOS, pool->media_ratios[index], ratios);
 }
 
 uint64_t pool_prefix_size(const struct pool *pool, const struct pool_snapshot *snapshot,
@@ -435,7 +475,7 @@ void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_req
     ticket->n_tokens = request->n_tokens;
     if (request->prompt && profile && profile->needs.used_prefixes != 0 &&
         request->stage == STAGE_DECODE) {
-        count_hits(reader, &profile->needs, endpoint);
+        count_hits(reader, &profile->needs, request, endpoint);
     }
     if (profile && profile->needs.tokens) {
         ticket->n_tokens = count_tokens(reader, request, &profile->needs, endpoint);

@@ -48,6 +48,7 @@ struct prompt_text {
     /* Hashes of its pictures, sounds and videos, each once, made with prompt_text_media_seed; live
      * as long. */
     const uint64_t *media;
+    const uint8_t *media_kinds; /* enum media_kind of each */
     uint32_t n_media;
     bool is_assigned; /* with others of its window, to this endpoint */
     struct endpoint_address assigned;

@@ -604,7 +604,9 @@ static struct pool_request media_request(const struct prompts *self, struct pool
     (void)pool_reader_refresh(self->pool.reader);
     struct pool_request request = {
         .prompt = pool_prompt_init(prompt, self->pool.reader, self->arena, STR("look"))};
+    static const uint8_t kinds[512] = {MEDIA_IMAGE, MEDIA_VIDEO, MEDIA_VIDEO};
     prompt->text->media = items;
+    prompt->text->media_kinds = kinds;
     prompt->text->n_media = n;
     return request;
 }
@@ -657,6 +659,28 @@ static void prompt_media_attract_by_their_share(void **state) {
     }
     assert_ptr_equal(show(&self, bd, 2, true), first);
     assert_score(media_score(&self, first, d, 1), 1);
+    close_pool(&self);
+}
+
+/* Lookups by kind, hits by endpoint and kind, and the share of each endpoint. */
+static void prompt_media_are_counted_by_kind(void **state) {
+    static const struct profile profile = MEDIA_PROFILE(1000);
+    static const uint64_t abc[] = {ITEM(1), ITEM(2), ITEM(3)}, ad[] = {ITEM(1), ITEM(4)};
+    uint64_t n_items[N_MEDIA_KINDS] = {0}, ratios[PREFIX_HIT_RATIO_CELLS] = {0};
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &profile, POOL_HEALTH_NONE);
+    const struct endpoint *first = show(&self, abc, 3, true);
+    assert_ptr_equal(show(&self, ad, 2, true), first);
+    pool_read_media_lookups(self.pool.pool, 0, n_items, ratios);
+    assert_int_equal(n_items[MEDIA_IMAGE], 2);
+    assert_int_equal(n_items[MEDIA_VIDEO], 3);
+    assert_int_equal(n_items[MEDIA_OTHER] + n_items[MEDIA_AUDIO], 0);
+    assert_int_equal(metric_cell_read(&first->media_hits[0].n_items[MEDIA_IMAGE]), 1);
+    assert_int_equal(metric_cell_read(&first->media_hits[0].n_items[MEDIA_VIDEO]), 0);
+    assert_int_equal(ratios[0], 2 * N - 1); /* at most 0 */
+    assert_int_equal(ratios[5], 1);         /* at most 0.5 */
+    assert_int_equal(ratios[PREFIX_HIT_RATIO_CELLS - 1], PREFIX_HIT_ALL / 2);
     close_pool(&self);
 }
 
@@ -748,6 +772,7 @@ int main(void) {
         cmocka_unit_test(prompt_system_text_comes_first),
         cmocka_unit_test(prompt_cold_requests_rotate_over_endpoints),
         cmocka_unit_test(prompt_media_attract_by_their_share),
+        cmocka_unit_test(prompt_media_are_counted_by_kind),
         cmocka_unit_test(prompt_media_count_where_they_are_taken),
         cmocka_unit_test(prompt_media_are_forgotten_by_capacity),
         cmocka_unit_test(prompt_media_hits_are_bounded),

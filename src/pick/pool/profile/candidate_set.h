@@ -63,6 +63,7 @@ struct media_matches {
     struct {
         uint32_t member;
         uint32_t n_items; /* 1 or more */
+        uint16_t n_by_kind[N_MEDIA_KINDS];
     } hits[MEDIA_MAX_HITS];
 };
 
@@ -80,6 +81,7 @@ struct range_stats {
 };
 
 struct session_choice;
+struct plugin_clock;
 
 struct candidate_set {
     const struct pool_snapshot *snapshot;
@@ -107,6 +109,7 @@ struct candidate_set {
     const struct candidate_columns *filtered_columns; /* memory for the columns of the remaining
                                                          candidates */
     struct score_cache *score_cache; /* cached sums (score_cache.h); NULL: no cache */
+    struct plugin_clock *clock;      /* times the plugins of this run; NULL: it is not measured */
     uint64_t *modified_blocks; /* or NULL; a bit for each block whose scores include this request's
                                   own */
 };
