@@ -35,6 +35,7 @@
  * versioned struct begins with its size in bytes as its writer was compiled, and a reader reads no
  * member past that size. Changes, newest first:
  *
+ *   1  2026-11  sluice_model_info.iterative, sluice_response.run_again: iterative sequences
  *   1  2026-11  sluice_model_args.op_libraries
  *   1  2026-11  sluice_model_info.time_follows_shapes: without it measured times no longer decide
  *                that a model runs on the threads that serve connections
@@ -146,7 +147,9 @@ typedef struct sluice_model_info {
     const sluice_tensor_info *outputs;
     size_t n_outputs;
     int32_t takes_any; /* 1: config.pbtxt must define inputs and outputs, and those above are
-                          ignored (identity) */
+                          ignored (identity). Inputs are numbered in the order of `input`,
+                          `control_input` and `state`; outputs in that of `output` and `state`, but
+                          a state that `output` lists has its number there */
     int32_t cheap;     /* 1: execute returns within microseconds for any request, never blocks */
     /* 1: the time of execute depends on the inputs' values, not on their shapes alone (loops,
      * outputs of data-dependent shapes). Measured times of such a model say nothing about the next
@@ -161,6 +164,10 @@ typedef struct sluice_model_info {
      * otherwise.
      * Later addition: write it only if `size` includes it. */
     int32_t time_follows_shapes;
+    /* 1: execute may ask to run a request of this model again (sluice_response.run_again). A model
+     * whose config.pbtxt says `iterative_sequence: true` is loaded only then.
+     * Later addition: write it only if `size` includes it. */
+    int32_t iterative;
 } sluice_model_info;
 
 /* ---- requests ------------------------------------------------------------------------------- */
@@ -191,10 +198,14 @@ typedef struct sluice_request {
     void *host;     /* private to the host */
     const char *id; /* "": none */
     size_t id_bytes;
-    uint64_t batch;             /* batch dimension of every input; 1 if the model has none */
-    const sluice_input *inputs; /* in the model's order; optional ones may be absent */
+    uint64_t batch; /* batch dimension of every input; 1 if the model has none */
+    /* in the model's order; optional ones may be absent. Those of `control_input` and `state` in
+     * config.pbtxt are there, too: the host fills them */
+    const sluice_input *inputs;
     size_t n_inputs;
-    const uint32_t *wanted; /* indices of requested outputs, in that order; never empty */
+    /* indices of requested outputs, in that order; never empty. Outputs of `state`, which the host
+     * keeps for the next request of the sequence, are always among them */
+    const uint32_t *wanted;
     size_t n_wanted;
     const sluice_param *params; /* from the client, and forwarded headers; without those that the
                                    server handles (priority, timeout, …) */
@@ -229,6 +240,16 @@ typedef struct sluice_response {
      * when respond rejects them). NULL: no release. Must not block. Thread: any. */
     void (*release)(void *cookie);
     void *cookie;
+    /* 1, with final 0 and status SLUICE_OK: the request is not done. It goes back into the queue,
+     * and is executed again with others, until it gets a response without this. The backend must
+     * not access it in between; the next execution gets the same request and inputs, except for
+     * CONTROL_SEQUENCE_START, which is true in the first execution only, and the inputs of `state`.
+     * Either n_outputs is 0, and the state remains as it was; or all outputs of `wanted` are given:
+     * those of `state` are the next execution's inputs, and of a decoupled model the others are
+     * sent to the client; otherwise the others are ignored (n_bytes may be 0). For models with
+     * `iterative_sequence: true`; the request fails without it.
+     * Later addition: the host reads it only if `size` includes it. */
+    int32_t run_again;
 } sluice_response;
 
 /* ---- host functions ------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include "core/os/ready_file.h"
 #include "net/server/shutdown.h"
 #include "serve/admin/routes.h"
-#include "serve/scheduler/cache/response_cache.h"
+#include "serve/scheduler/shared_budget.h"
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
@@ -268,16 +268,29 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
     return st;
 }
 
-/* ---- the response cache ---------------------------------------------------------------------- */
+/* ---- the response cache, and states of sequences --------------------------------------------- */
 
-/* The cache leaves a quarter of the memory to requests. */
-static bool take_for_cache(void *user, uint64_t n_bytes) {
+/* They leave a quarter of the memory to requests. */
+static bool take_for_models(void *user, uint64_t n_bytes) {
     struct net_budget *budget = user;
     return net_budget_take_within(budget, n_bytes, net_budget_limit(budget) / 4 * 3);
 }
 
-static void give_from_cache(void *user, uint64_t n_bytes) {
+static void give_from_models(void *user, uint64_t n_bytes) {
     net_budget_give(user, n_bytes);
+}
+
+/* Cached answers make room. */
+static bool take_for_state(void *user, uint64_t n_bytes) {
+    struct serve_listeners *self = user;
+    return take_for_models(&self->budget, n_bytes) ||
+           (repository_shrink_cache(self->repository, n_bytes) > 0 &&
+            take_for_models(&self->budget, n_bytes));
+}
+
+static void give_from_state(void *user, uint64_t n_bytes) {
+    struct serve_listeners *self = user;
+    give_from_models(&self->budget, n_bytes);
 }
 
 /* Before the servers, whose clients would be closed. */
@@ -287,13 +300,13 @@ static void relieve_by_cache(struct net_budget_user *user) {
     net_budget_claim_relief(&self->budget, repository_shrink_cache(self->repository, wanted));
 }
 
-static void count_cache(struct serve_listeners *self, struct repository *repository) {
+static void count_models(struct serve_listeners *self, struct repository *repository) {
+    const struct shared_budget cache = {take_for_models, give_from_models, &self->budget};
+    const struct shared_budget states = {take_for_state, give_from_state, self};
     self->repository = repository;
     self->cache.relieve = relieve_by_cache;
     net_budget_add_user(&self->budget, &self->cache);
-    repository_set_cache_budget(repository, &(struct cache_budget){.take = take_for_cache,
-                                                                   .give = give_from_cache,
-                                                                   .user = &self->budget});
+    repository_set_budgets(repository, &cache, &states);
 }
 
 /* ---- open, drain, stop ----------------------------------------------------------------------- */
@@ -312,7 +325,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
     self->budget.body_memory = settings->body_memory.n_bytes;
     net_budget_count_arenas(&self->budget, UNCOUNTED_BYTES);
     process_limit_connections(&self->budget, settings->max_connections);
-    count_cache(self, repository);
+    count_models(self, repository);
     self->n_addresses = settings->http.n + settings->grpc.n + settings->mip.n +
                         admin_listener_is_enabled(settings->metrics);
     self->arena = must_arena_new("the listeners");

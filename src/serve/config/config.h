@@ -79,6 +79,22 @@ struct model_control {
                                    CONTROL_CORRID */
 };
 
+/* A tensor that the server keeps from one request of a sequence to the next: an output of the
+ * model, which clients need not know, becomes an input of the next request. */
+struct model_state {
+    struct str input_name, output_name;
+    enum datatype datatype;
+    struct shape dims; /* without the batch dimension; -1: any */
+    /* Both are reported and have no effect: a state may grow, and no answer that is being sent
+     * changes with it. */
+    bool same_buffer, growable;
+    bool has_initial;          /* else zeros, and 1 for each -1 of dims */
+    struct str initial_name;   /* a label */
+    struct shape initial_dims; /* of the first value, without the batch dimension; none is -1 */
+    struct str initial_file;   /* in the model's folder "initial_state"; empty: zeros */
+    struct str origin;         /* "sequence_batching.state[0] in config.pbtxt, line 4" */
+};
+
 /* sequence_batching. For SEQUENCES_OLDEST max_queue_delay_us, preferred_batch_sizes and
  * preserve_ordering mean the same as for dynamic batching; for SEQUENCES_DIRECT only the first
  * applies. */
@@ -87,6 +103,10 @@ struct model_sequences {
     uint64_t idle_us; /* the longest time between two requests of a sequence */
     const struct model_control *controls;
     size_t n_controls;
+    const struct model_state *states;
+    size_t n_states;
+    /* A request is a sequence of its own, which the backend has executed until it is done. */
+    bool iterative;
     double min_utilization;  /* direct: the share of an instance's rows that makes a batch due at
                                once */
     uint64_t max_candidates; /* oldest: concurrent sequences per instance; 0: max_batch_size */

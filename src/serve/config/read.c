@@ -325,19 +325,19 @@ static void read_params(struct doc_reader *reader, const struct doc_node *node, 
 
 /* ---- model_warmup ---------------------------------------------------------------------------- */
 
-static void read_sample_dims(struct doc_reader *reader, const struct doc_node *node, void *out) {
+static void read_fixed_dims(struct doc_reader *reader, const struct doc_node *node, void *out) {
     const struct shape *shape = out;
     struct doc_node item = {0};
     read_dims(reader, node, out);
     for (size_t i = 0; doc_reader_next(reader, node, &item); i++) {
         if (shape->dims[i] < 0) {
-            doc_reader_fail(reader, &item, "a sample's dimensions must be fixed, not -1");
+            doc_reader_fail(reader, &item, "these dimensions must be fixed, not -1");
         }
     }
 }
 
-static void read_sample_datatype(struct doc_reader *reader, const struct doc_node *node,
-                                 void *out) {
+static void read_required_datatype(struct doc_reader *reader, const struct doc_node *node,
+                                   void *out) {
     const enum datatype *datatype = out;
     read_datatype(reader, node, out);
     if (*datatype == DT_INVALID) {
@@ -380,9 +380,10 @@ static void check_sample_data(struct doc_reader *reader, const struct doc_node *
 
 static const struct doc_member WARMUP_INPUT[] = {
     {"data_type",
-     MEMBER_CUSTOM_FIELD(struct sample_input, input.datatype, enum datatype, read_sample_datatype),
+     MEMBER_CUSTOM_FIELD(struct sample_input, input.datatype, enum datatype,
+                         read_required_datatype),
      .form = DATATYPE},
-    {"dims", MEMBER_CUSTOM_FIELD(struct sample_input, input.dims, struct shape, read_sample_dims),
+    {"dims", MEMBER_CUSTOM_FIELD(struct sample_input, input.dims, struct shape, read_fixed_dims),
      .form = "sizes of 1 or more"},
     {"zero_data", MEMBER_BOOL(struct sample_input, is_zero)},
     {"random_data", MEMBER_BOOL(struct sample_input, is_random)},
@@ -815,6 +816,146 @@ static void read_controls(struct doc_reader *reader, const struct doc_node *node
     }
 }
 
+/* ---- sequence_batching: states --------------------------------------------------------------- */
+
+/* `initial_state` while it is read. */
+struct initial_state {
+    struct str name;
+    enum datatype datatype;
+    struct shape dims;
+    bool is_zero;
+    struct str filename;
+};
+
+static void check_initial_data(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    const struct initial_state *initial = object;
+    if (initial->is_zero == (initial->filename.len > 0)) {
+        doc_reader_fail(reader, node->parent, "expected one of zero_data: true and data_file");
+    }
+}
+
+static const struct doc_member INITIAL_STATE[] = {
+    {"name", MEMBER_TEXT(struct initial_state, name)},
+    {"data_type",
+     MEMBER_CUSTOM_FIELD(struct initial_state, datatype, enum datatype, read_required_datatype),
+     .form = DATATYPE},
+    {"dims", MEMBER_CUSTOM_FIELD(struct initial_state, dims, struct shape, read_fixed_dims),
+     .form = "sizes of 1 or more"},
+    {"zero_data", MEMBER_BOOL(struct initial_state, is_zero)},
+    {"data_file", MEMBER_CUSTOM_FIELD(struct initial_state, filename, struct str, read_filename),
+     .form = "a file in the model's folder initial_state", .check = check_initial_data},
+    {0}};
+
+static void check_initial_state(struct doc_reader *reader, const struct doc_node *node,
+                                const struct model_state *state,
+                                const struct initial_state *initial) {
+    if (initial->datatype != state->datatype) {
+        doc_reader_fail(reader, node, "its data_type is %s, that of the state %s",
+                        datatype_config_name(initial->datatype),
+                        datatype_config_name(state->datatype));
+    }
+    if (!shape_matches(initial->dims, state->dims)) {
+        char own[SHAPE_TEXT_BYTES], expected[SHAPE_TEXT_BYTES];
+        doc_reader_fail(reader, node, "its dims are %s, which do not fit those of the state, %s",
+                        shape_print(initial->dims, own), shape_print(state->dims, expected));
+    }
+}
+
+static void read_initial_state(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    struct model_state *out = object;
+    if (doc_count(node) > 1) {
+        doc_reader_fail(reader, node, "expected at most one initial_state, got %zu",
+                        doc_count(node));
+    }
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        struct initial_state initial = {.is_zero = false};
+        doc_reader_object(reader, &item, INITIAL_STATE, &initial);
+        if (doc_reader_ok(reader)) {
+            check_initial_state(reader, &item, out, &initial);
+        }
+        out->has_initial = true;
+        out->initial_name = initial.name;
+        out->initial_dims = initial.dims;
+        out->initial_file = initial.filename;
+    }
+}
+
+static void check_state_dims(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    const struct model_state *state = object;
+    if (state->dims.rank == 0) {
+        doc_reader_fail(reader, node->parent, "has no dims");
+    }
+}
+
+static void read_state_dims(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    read_dims(reader, node, out);
+}
+
+static const struct doc_member STATE[] = {
+    {"input_name", MEMBER_CUSTOM_FIELD(struct model_state, input_name, struct str, read_name),
+     .form = "text, required"},
+    {"output_name", MEMBER_CUSTOM_FIELD(struct model_state, output_name, struct str, read_name),
+     .form = "text, required"},
+    {"data_type",
+     MEMBER_CUSTOM_FIELD(struct model_state, datatype, enum datatype, read_required_datatype),
+     .form = DATATYPE},
+    {"dims", MEMBER_CUSTOM_FIELD(struct model_state, dims, struct shape, read_state_dims),
+     .form = DIMS, .check = check_state_dims},
+    {"initial_state", MEMBER_CUSTOM(read_initial_state), .members = INITIAL_STATE},
+    {"use_same_buffer_for_input_output", MEMBER_BOOL(struct model_state, same_buffer)},
+    {"use_growable_memory", MEMBER_BOOL(struct model_state, growable)},
+    {0}};
+
+/* A state's output may be an output of the model too, which clients then see. */
+static void check_state(struct doc_reader *reader, const struct doc_node *node,
+                        const struct model_config *config, const struct model_state *states,
+                        size_t i) {
+    const struct model_state *state = &states[i];
+    for (size_t j = 0; j < config->n_inputs; j++) {
+        if (str_eq(config->inputs[j].name, state->input_name)) {
+            doc_reader_fail(reader, node, "input_name \"%.*s\" is an input that clients send",
+                            STR_ARG(state->input_name));
+        }
+    }
+    for (size_t j = 0; j < config->sequences.n_controls; j++) {
+        if (str_eq(config->sequences.controls[j].name, state->input_name)) {
+            doc_reader_fail(reader, node, "input_name \"%.*s\" is a control_input",
+                            STR_ARG(state->input_name));
+        }
+    }
+    for (size_t j = 0; j < i; j++) {
+        if (str_eq(states[j].input_name, state->input_name) ||
+            str_eq(states[j].output_name, state->output_name)) {
+            doc_reader_fail(reader, node, "another state has the same input_name or output_name");
+        }
+    }
+}
+
+static void read_states(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    enum { MAX_STATES = 1024 }; /* each request has an input and an output of each */
+    struct model_config *out = object;
+    check_count(reader, node, MAX_STATES);
+    struct model_state *states =
+        doc_reader_list(reader, node, sizeof(*states), &out->sequences.n_states);
+    out->sequences.states = states;
+    struct doc_node item = {0};
+    for (size_t i = 0; doc_reader_next(reader, node, &item); i++) {
+        char place[DOC_PLACE_BYTES];
+        doc_reader_object(reader, &item, STATE, &states[i]);
+        if (!doc_reader_ok(reader)) {
+            return;
+        }
+        check_state(reader, &item, out, states, i);
+        states[i].origin = arena_printf(reader->arena, "sequence_batching.state[%zu] in %s", i,
+                                        doc_place_print(&item, place));
+        if (!states[i].origin.ptr) {
+            doc_reader_no_memory(reader);
+        }
+    }
+}
+
 /* ---- sequence_batching --------------------------------------------------------------------- */
 
 static const struct doc_member DIRECT[] = {
@@ -841,10 +982,8 @@ static const struct doc_member SEQUENCES[] = {
     {"control_input", MEMBER_CUSTOM(read_controls), .members = CONTROL_INPUT},
     {"direct", MEMBER_OBJECT(DIRECT)},
     {"oldest", MEMBER_OBJECT(OLDEST)},
-    {"state", MEMBER_REFUSED("state that the server carries from one request to the next is not "
-                             "supported")},
-    {"iterative_sequence",
-     MEMBER_REFUSED_TRUE("requests that are run again until they are done are not supported")},
+    {"state", MEMBER_CUSTOM(read_states), .members = STATE},
+    {"iterative_sequence", MEMBER_BOOL(struct model_config, sequences.iterative)},
     {0}};
 
 static void read_sequences(struct doc_reader *reader, const struct doc_node *node, void *object) {

@@ -166,6 +166,41 @@ static void config_priority_levels_and_queue_policies_are_read(void **state) {
 }
 
 /* Server settings override the file for every kind of parameter. */
+static void config_states_are_read(void **state) {
+    static const char text[] =
+        "sequence_batching { iterative_sequence: true oldest { } state [\n"
+        "  { input_name: \"in\" output_name: \"out\" data_type: TYPE_FP32 dims: [ 2, -1 ]\n"
+        "    use_same_buffer_for_input_output: true use_growable_memory: true\n"
+        "    initial_state { name: \"n\" data_type: TYPE_FP32 dims: [ 2, 5 ] data_file: \"f\" } "
+        "},\n"
+        "  { input_name: \"a\" output_name: \"b\" data_type: TYPE_STRING dims: 1\n"
+        "    initial_state { data_type: TYPE_STRING dims: 1 zero_data: true } } ] }\n";
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct error err;
+    (void)state;
+    if (read_text(arena, text, &config, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    const struct model_state *states = config.sequences.states;
+    assert_true(config.sequences.iterative);
+    assert_int_equal(config.sequences.n_states, 2);
+    assert_str(states[0].input_name, "in");
+    assert_str(states[0].output_name, "out");
+    assert_int_equal(states[0].datatype, DT_FP32);
+    assert_dims(states[0].dims, "[2,-1]");
+    assert_true(states[0].same_buffer && states[0].growable && states[0].has_initial);
+    assert_str(states[0].initial_name, "n");
+    assert_dims(states[0].initial_dims, "[2,5]");
+    assert_str(states[0].initial_file, "f");
+    assert_str(states[0].origin, "sequence_batching.state[0] in config.pbtxt, line 2");
+    assert_int_equal(states[1].datatype, DT_BYTES);
+    assert_true(states[1].has_initial && !states[1].same_buffer);
+    assert_int_equal(states[1].initial_file.len, 0);
+    assert_str(states[1].origin, "sequence_batching.state[1] in config.pbtxt, line 5");
+    arena_free(arena);
+}
+
 static void config_server_parameters_override_file(void **state) {
     static const struct model_config_param given[] = {
         {STR("threads"), STR("5"), true},
@@ -312,6 +347,9 @@ static void config_for_gpus_is_read_with_the_rule(void **state) {
 #define AGENT(key, value)                                                                          \
     "model_repository_agents { agents { name: \"checksum\" parameters { key: \"" key               \
     "\" value: \"" value "\" } } }"
+#define STATE(text) "sequence_batching { state { " text " } }"
+#define IN_OUT "input_name: \"a\" output_name: \"b\""
+#define WHOLE_STATE IN_OUT " data_type: TYPE_INT8 dims: [ -1, 3 ]"
 #define CONTROL(text) "sequence_batching { control_input { name: \"c\" control { " text " } } }"
 
 struct bad {
@@ -353,8 +391,22 @@ static const struct bad bads[] = {
      {"config.pbtxt:2: sequence_batching", "either this or dynamic_batching"}},
     {"sequence_batching { }\nresponse_cache { enable: true }",
      {"config.pbtxt:2: response_cache.enable", "of sequences can't be cached"}},
-    {"sequence_batching { state { input_name: \"a\" } }", {"sequence_batching.state", "carries"}},
-    {"sequence_batching { iterative_sequence: true }", {"iterative_sequence", "run again"}},
+    {STATE("input_name: \"a\""), {"sequence_batching.state", "has no output_name"}},
+    {STATE(IN_OUT " dims: 1"), {"sequence_batching.state", "has no data_type"}},
+    {STATE(IN_OUT " data_type: TYPE_INT8"), {"sequence_batching.state", "has no dims"}},
+    {"input { name: \"a\" }\n" STATE(WHOLE_STATE),
+     {"config.pbtxt:2: sequence_batching.state", "\"a\" is an input that clients send"}},
+    {"sequence_batching { state [ { " WHOLE_STATE " },\n { " WHOLE_STATE " } ] }",
+     {"config.pbtxt:2: sequence_batching.state[1]", "same input_name or output_name"}},
+    {STATE(WHOLE_STATE " initial_state { data_type: TYPE_INT8 dims: [ 1, 3 ] }"),
+     {"state.initial_state", "zero_data: true and data_file"}},
+    {STATE(WHOLE_STATE " initial_state { data_type: TYPE_INT8 dims: [ 1, 4 ] zero_data: true }"),
+     {"state.initial_state", "[1,4], which do not fit those of the state, [-1,3]"}},
+    {STATE(WHOLE_STATE " initial_state { data_type: TYPE_INT8 dims: [ -1, 3 ] zero_data: true }"),
+     {"state.initial_state.dims[0]", "fixed"}},
+    {STATE(WHOLE_STATE " initial_state { data_type: TYPE_BOOL dims: [ 1, 3 ] zero_data: true }"),
+     {"state.initial_state", "TYPE_BOOL, that of the state TYPE_INT8"}},
+    {"sequence_batching { iterative_sequence: 3 }", {"iterative_sequence", "true or false"}},
     {"sequence_batching { direct { } oldest { } }", {"sequence_batching", "both direct and"}},
     {"sequence_batching { direct { minimum_slot_utilization: 1.5 } }",
      {"direct.minimum_slot_utilization", "from 0 to 1"}},
@@ -593,6 +645,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(config_full_file_sets_all_fields),
         cmocka_unit_test(config_priority_levels_and_queue_policies_are_read),
+        cmocka_unit_test(config_states_are_read),
         cmocka_unit_test(config_server_parameters_override_file),
         cmocka_unit_test(config_empty_file_has_defaults),
         cmocka_unit_test(config_ignored_fields_are_accepted),

@@ -276,7 +276,7 @@ static enum status resolve_batching(struct arena *arena, struct model_config *co
             return st;
         }
     } else if (info->takes_any || any_dims(config->inputs, config->n_inputs) ||
-               any_dims(config->outputs, config->n_outputs)) {
+               any_dims(config->outputs, config->n_outputs) || config->sequences.n_states > 0) {
         set_max_batch_size(
             config, 0, STR("config.pbtxt gives dims and no max_batch_size: they are whole shapes"));
     } else {
@@ -361,7 +361,7 @@ struct tensor_side {
     bool is_input;
     bool batches;
     bool takes_any;
-    const struct model_config *config; /* its control inputs are hidden from clients */
+    const struct model_config *config; /* its controls and states are hidden from clients */
     const sluice_tensor_info *infos;   /* the model's */
     size_t n_infos;
     struct model_config_tensor *tensors; /* the configuration's, completed */
@@ -548,10 +548,17 @@ static void fail_unknown_tensor(struct tensor_side *side) {
     side_fail(side, "the model has no %s of that name; it has %.*s", side->kind, STR_ARG(text));
 }
 
-static bool is_control(const struct tensor_side *side, const sluice_tensor_info *info) {
+/* Returns: whether the tensor is one that clients do not see: a control input or a state. */
+static bool is_hidden(const struct tensor_side *side, const sluice_tensor_info *info) {
     const struct model_sequences *sequences = &side->config->sequences;
     for (size_t i = 0; side->is_input && i < sequences->n_controls; i++) {
         if (str_is(sequences->controls[i].name, info->name)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < sequences->n_states; i++) {
+        const struct model_state *state = &sequences->states[i];
+        if (str_is(side->is_input ? state->input_name : state->output_name, info->name)) {
             return true;
         }
     }
@@ -581,16 +588,16 @@ static void adopt_all_tensors(struct tensor_side *side) {
     }
     side->n = 0;
     for (size_t i = 0; i < side->n_infos && side->status == ST_OK; i++) {
-        if (!is_control(side, &side->infos[i])) {
+        if (!is_hidden(side, &side->infos[i])) {
             adopt_tensor(side, (uint32_t)i);
         }
     }
 }
 
-/* Every input of the model must be configured, be optional, or be a control input. */
+/* Every input of the model must be configured, be optional, or be filled by the server. */
 static void check_required_inputs(struct tensor_side *side) {
     for (size_t i = 0; i < side->n_infos && side->is_input; i++) {
-        bool found = side->infos[i].optional || is_control(side, &side->infos[i]);
+        bool found = side->infos[i].optional || is_hidden(side, &side->infos[i]);
         for (size_t j = 0; j < side->n && !found; j++) {
             found = side->plans[j].index == i;
         }
@@ -648,6 +655,96 @@ static enum status resolve_side(struct tensor_side *side, const struct model_con
         adopt_all_tensors(side);
     }
     return side->status;
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* The shape of a first value where the configuration gives none: 1 for any size. */
+static struct shape first_shape_of(struct tensor_side *side, const struct model_state *state,
+                                   struct shape seen) {
+    int64_t *dims = arena_calloc(side->arena, seen.rank, sizeof(*dims));
+    size_t skip = side->batches ? 1 : 0;
+    if (!dims) {
+        side_no_memory(side);
+        return (struct shape){NULL, 0};
+    }
+    for (size_t i = 0; i < seen.rank; i++) {
+        bool given = state->has_initial && i >= skip;
+        int64_t size = given ? state->initial_dims.dims[i - skip] : seen.dims[i];
+        dims[i] = size < 0 ? 1 : size;
+    }
+    return (struct shape){dims, seen.rank};
+}
+
+/* Finds a state's tensor among the model's and checks it. `number`: of the state, for models that
+ * take any tensors: theirs are numbered after the configured ones and the control inputs. Returns:
+ * the full shape as the model has it. */
+static struct shape resolve_state_tensor(struct tensor_side *side, const struct model_state *state,
+                                         size_t number, uint32_t *index) {
+    struct str name = side->is_input ? state->input_name : state->output_name;
+    struct shape seen = full_shape(side, state->dims);
+    struct plan_tensor plan = {.reshaped = false};
+    if (side->takes_any) {
+        size_t n_controls = side->is_input ? side->config->sequences.n_controls : 0;
+        *index = (uint32_t)(side->n + n_controls + number);
+        for (size_t i = 0; !side->is_input && i < side->n; i++) {
+            *index = str_eq(side->tensors[i].name, name) ? (uint32_t)i : *index;
+        }
+        return seen;
+    }
+    size_t at = 0;
+    while (at < side->n_infos && !str_is(name, side->infos[at].name)) {
+        at++;
+    }
+    if (at == side->n_infos) {
+        fail_unknown_tensor(side);
+        return seen;
+    }
+    const sluice_tensor_info *info = &side->infos[at];
+    *index = (uint32_t)at;
+    if (state->datatype != (enum datatype)info->datatype) {
+        side_fail(side, "config.pbtxt says %s, the model has %s",
+                  datatype_config_name(state->datatype),
+                  datatype_config_name((enum datatype)info->datatype));
+    }
+    accept_scalar(side, info, &plan, &seen);
+    check_shape(side, info, seen, false);
+    return seen;
+}
+
+static enum status fail_state(const struct tensor_side *side, const struct model_state *state,
+                              struct str name) {
+    return error_prefix(side->err, "%.*s: %s_name \"%.*s\"", STR_ARG(state->origin), side->kind,
+                        STR_ARG(name));
+}
+
+static enum status resolve_states(struct tensor_side *in, struct tensor_side *out,
+                                  const struct model_config *config, struct model_plan *plan) {
+    size_t n = config->sequences.n_states;
+    struct plan_state *states = arena_calloc(in->arena, n, sizeof(*states));
+    if (!states) {
+        return error_no_memory(in->err, "the model's configuration");
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct model_state *state = &config->sequences.states[i];
+        struct plan_state *item = &states[i];
+        struct shape seen = resolve_state_tensor(in, state, i, &item->input);
+        item->state = state;
+        item->first_shape = first_shape_of(in, state, seen);
+        if (in->status != ST_OK) {
+            return fail_state(in, state, state->input_name);
+        }
+        item->spec =
+            (struct tensor_spec){.name = state->output_name,
+                                 .datatype = state->datatype,
+                                 .shape = resolve_state_tensor(out, state, i, &item->output)};
+        if (out->status != ST_OK) {
+            return fail_state(out, state, state->output_name);
+        }
+    }
+    plan->states = states;
+    plan->n_states = n;
+    return ST_OK;
 }
 
 /* ---- plan ------------------------------------------------------------------------------------ */
@@ -733,5 +830,8 @@ enum status resolve_config(struct arena *arena, struct model_config *config,
     config->outputs = out.tensors;
     config->n_outputs = out.n;
     st = plan_init(arena, config, version, &in, &out, plan, err);
-    return st == ST_OK ? resolve_controls(arena, config, info, plan, err) : st;
+    if (st == ST_OK) {
+        st = resolve_controls(arena, config, info, plan, err);
+    }
+    return st == ST_OK ? resolve_states(&in, &out, config, plan) : st;
 }

@@ -30,6 +30,14 @@ struct plan_control {
     const struct model_control *control;
 };
 
+/* A tensor that the server keeps between the requests of a sequence. */
+struct plan_state {
+    uint32_t input, output; /* indices into the model's inputs and outputs */
+    const struct model_state *state;
+    struct tensor_spec spec;  /* of the output: name, datatype, and full shape */
+    struct shape first_shape; /* of the first value as the model gets it; none is -1 */
+};
+
 struct model_plan {
     struct model_spec spec;
     const struct plan_tensor *inputs;  /* parallel to spec.inputs */
@@ -38,6 +46,8 @@ struct model_plan {
     size_t max_output_rank;      /* over all outputs, before and after a reshape */
     const struct plan_control *controls; /* by index, ascending */
     size_t n_controls;
+    const struct plan_state *states;
+    size_t n_states;
 };
 
 /* Completes `config` in place (max_batch_size, batch_reason, platform, inputs and outputs) and

@@ -53,6 +53,15 @@ static const struct model flagged = {
 };
 #define SEQUENCES(name, says)                                                                      \
     "sequence_batching { control_input { name: \"" name "\" control { " says " } } }"
+static const struct model recurrent = {
+    .inputs = {{.name = "old", .datatype = SLUICE_FP32, DIMS(-1, -1), .rank = 2, SYMBOLS("N", "")},
+               {.name = "x", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2, SYMBOLS("N", "")}},
+    .outputs = {{.name = "new", .datatype = SLUICE_FP32, DIMS(-1, -1), .rank = 2, SYMBOLS("N", "")},
+                {.name = "y", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2, SYMBOLS("N", "")}},
+};
+#define STATE(in, out, says)                                                                       \
+    "sequence_batching { state { input_name: \"" in "\" output_name: \"" out "\" " says " } }"
+#define ROWS "max_batch_size: 8 "
 static const struct model nameless = {
     .inputs = {{.name = "x", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2}},
     .outputs = {{.name = "y", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2}},
@@ -277,6 +286,54 @@ static void resolve_config_control_input_is_hidden_from_clients(void **state) {
     arena_free(arena);
 }
 
+static void resolve_config_state_is_hidden_from_clients(void **state) {
+    static const char first[] = "data_type: TYPE_FP32 dims: -1 initial_state { "
+                                "data_type: TYPE_FP32 dims: 5 zero_data: true }";
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct model_plan plan;
+    struct error err = {.text = ""};
+    char text[512], shape[SHAPE_TEXT_BYTES];
+    snprintf(text, sizeof(text), ROWS STATE("old", "new", "%s"), first);
+    assert_int_equal(complete(arena, text, &recurrent, &config, &plan, &err), ST_OK);
+    assert_int_equal(plan.spec.n_inputs, 1);
+    assert_string_equal(plan.spec.inputs[0].name.ptr, "x");
+    assert_int_equal(plan.spec.n_outputs, 1);
+    assert_string_equal(plan.spec.outputs[0].name.ptr, "y");
+    assert_int_equal(plan.n_states, 1);
+    assert_int_equal(plan.states[0].input, 0);
+    assert_int_equal(plan.states[0].output, 0);
+    assert_string_equal(shape_print(plan.states[0].spec.shape, shape), "[-1,-1]");
+    assert_string_equal(shape_print(plan.states[0].first_shape, shape), "[1,5]");
+    arena_free(arena);
+}
+
+/* They follow the tensors that the configuration lists; an output that it lists has its number. */
+static void resolve_config_states_of_any_tensors_are_numbered(void **state) {
+    static const char text[] =
+        "input { name: \"i\" data_type: TYPE_INT8 dims: 1 }\n"
+        "output [ { name: \"o\" data_type: TYPE_INT8 dims: 1 },\n"
+        "         { name: \"b\" data_type: TYPE_INT8 dims: 1 } ]\n"
+        "sequence_batching { control_input { name: \"c\" control { int32_false_true: [ 0, 1 ] } }\n"
+        "  state [ { input_name: \"s\" output_name: \"a\" data_type: TYPE_INT8 dims: [ -1, 2 ] },\n"
+        "          { input_name: \"t\" output_name: \"b\" data_type: TYPE_INT8 dims: 1 } ] }\n";
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct model_plan plan;
+    struct error err = {.text = ""};
+    char shape[SHAPE_TEXT_BYTES];
+    assert_int_equal(complete(arena, text, &any, &config, &plan, &err), ST_OK);
+    assert_int_equal(plan.controls[0].index, 1);
+    assert_int_equal(plan.states[0].input, 2);
+    assert_int_equal(plan.states[0].output, 2);
+    assert_string_equal(shape_print(plan.states[0].first_shape, shape), "[1,2]");
+    assert_int_equal(plan.states[1].input, 3);
+    assert_int_equal(plan.states[1].output, 1);
+    arena_free(arena);
+}
+
 static const struct bad bads[] = {
     {"max_batch_size: 8", &fixed, "input \"a\" of the model has the shape [2,3], whose first"},
     {"max_batch_size: 8 input { name: \"x\" }", &scalar_out,
@@ -303,6 +360,16 @@ static const struct bad bads[] = {
     {"max_batch_size: 8 input { name: \"x\" optional: true }", &batched, "cannot do without it"},
     {"max_batch_size: 8 dynamic_batching { preferred_batch_size: 9 }", &batched,
      "preferred_batch_size 9 is above max_batch_size, 8"},
+    {ROWS STATE("older", "new", "data_type: TYPE_FP32 dims: 7"), &recurrent,
+     "state[0] in config.pbtxt, line 1: input_name \"older\": the model has no input of that name"},
+    {ROWS STATE("old", "newer", "data_type: TYPE_FP32 dims: 7"), &recurrent,
+     "output_name \"newer\": the model has no output of that name; it has \"new\", \"y\""},
+    {ROWS STATE("old", "new", "data_type: TYPE_FP16 dims: 7"), &recurrent,
+     "input_name \"old\": config.pbtxt says TYPE_FP16, the model has TYPE_FP32"},
+    {ROWS STATE("old", "y", "data_type: TYPE_FP32 dims: 7"), &recurrent,
+     "output_name \"y\": config.pbtxt makes its shape [-1,7] (the batch dimension and dims)"},
+    {ROWS STATE("old", "new", "data_type: TYPE_FP32 dims: [ 7, 1 ]"), &recurrent,
+     "input_name \"old\": config.pbtxt makes its shape [-1,7,1]"},
     {SEQUENCES("q", "int32_false_true: [ 0, 1 ]"), &flagged,
      "control_input \"q\": the model has no input of that name"},
     {SEQUENCES("flag", "fp32_false_true: [ 0, 1 ]"), &flagged,
@@ -377,6 +444,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resolve_config_valid_pairs_by_table),
         cmocka_unit_test(resolve_config_control_input_is_hidden_from_clients),
+        cmocka_unit_test(resolve_config_state_is_hidden_from_clients),
+        cmocka_unit_test(resolve_config_states_of_any_tensors_are_numbered),
         cmocka_unit_test(resolve_config_contradiction_names_both_sides),
         cmocka_unit_test(model_info_check_invalid_description_is_backend_error),
     };

@@ -2,6 +2,8 @@
  * mix up sequences. */
 #include "serve/config/sequence_params.h"
 
+#include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,9 +57,25 @@ static enum status check_id_kind(const struct model_config *config, const struct
     return ST_OK;
 }
 
+/* Returns: ST_NO_MEMORY. */
+static enum status make_id(const struct model_config *config, const struct infer_request *request,
+                           _Atomic uint64_t *n_made, struct sequence_id *out, struct error *err) {
+    out->number = atomic_fetch_add_explicit(n_made, 1, memory_order_relaxed) + 1;
+    for (size_t i = 0; i < config->sequences.n_controls; i++) {
+        const struct model_control *control = &config->sequences.controls[i];
+        out->is_text |= control->kind == CONTROL_CORRID && control->datatype == DT_BYTES;
+    }
+    if (out->is_text) {
+        out->text = arena_printf(request->arena, "%" PRIu64, out->number);
+        out->number = 0;
+    }
+    return !out->is_text || out->text.ptr ? ST_OK
+                                          : error_no_memory(err, "the identifier of a sequence");
+}
+
 enum status sequence_params_parse(const struct model_config *config,
-                                  const struct infer_request *request, struct sequence_params *out,
-                                  struct error *err) {
+                                  const struct infer_request *request, _Atomic uint64_t *n_made,
+                                  struct sequence_params *out, struct error *err) {
     struct params none = {NULL, 0};
     struct params params = request->params_are_opaque ? none : request->params;
     if (read_id(params_find(params, "sequence_id"), &out->id, err) != ST_OK ||
@@ -65,7 +83,13 @@ enum status sequence_params_parse(const struct model_config *config,
         read_flag(params, "sequence_end", &out->end, err) != ST_OK) {
         return err->status;
     }
-    if (out->id.number == 0 && out->id.text.len == 0) {
+    bool has_id = out->id.number != 0 || out->id.text.len > 0;
+    if (config->sequences.iterative) {
+        out->start = out->end = out->iterative = true;
+        if (!has_id && make_id(config, request, n_made, &out->id, err) != ST_OK) {
+            return err->status;
+        }
+    } else if (!has_id) {
         return error_set(err, ST_BAD_SEQUENCE,
                          "requests to this model belong to sequences: the parameter "
                          "\"sequence_id\" must be given, and be neither 0 nor empty");
@@ -103,12 +127,13 @@ const struct plan_control *control_find(const struct model_plan *plan, uint32_t 
     return NULL;
 }
 
+/* An iterative sequence ends when the backend says so. */
 static bool control_value(enum model_control_kind kind, const struct sequence_params *params) {
     switch (kind) {
     case CONTROL_START:
         return params && params->start;
     case CONTROL_END:
-        return params && params->end;
+        return params && params->end && !params->iterative;
     case CONTROL_READY:
     case CONTROL_CORRID:
         break;
@@ -174,4 +199,14 @@ bool controls_fill(struct arena *arena, const struct model_plan *plan,
         inputs[at] = input;
     }
     return true;
+}
+
+void controls_set_continued(const struct model_plan *plan, const sluice_input *inputs, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const struct plan_control *control = control_find(plan, inputs[i].index);
+        if (control && control->control->kind == CONTROL_START) {
+            memcpy((void *)(uintptr_t)inputs[i].pieces[0].data, control->control->values[false],
+                   inputs[i].n_bytes);
+        }
+    }
 }

@@ -24,13 +24,16 @@ struct sequence_id {
 struct sequence_params {
     struct sequence_id id;
     bool start, end; /* first and last request of the sequence */
+    bool iterative;  /* the only one, executed until the backend is done */
 };
 
-/* For a model with sequence batching. Returns: ST_BAD_SEQUENCE when the identifier is missing or
- * cannot be passed to the model, or when the request has more than one row; ST_BAD_FIELD. */
+/* For a model with sequence batching. In an iterative sequence each request is a sequence of its
+ * own, which gets the next number of *n_made as its identifier where it has none. Returns:
+ * ST_BAD_SEQUENCE when the identifier is missing or cannot be passed to the model, or when the
+ * request has more than one row; ST_BAD_FIELD. */
 enum status sequence_params_parse(const struct model_config *config,
-                                  const struct infer_request *request, struct sequence_params *out,
-                                  struct error *err) SLUICE_MUST_USE;
+                                  const struct infer_request *request, _Atomic uint64_t *n_made,
+                                  struct sequence_params *out, struct error *err) SLUICE_MUST_USE;
 
 enum { SEQUENCE_ID_TEXT_BYTES = SEQUENCE_ID_BYTES + 3 };
 /* Prints the number, or the text in quotes, for messages. Returns: `out`. */
@@ -43,5 +46,7 @@ const struct plan_control *control_find(const struct model_plan *plan, uint32_t 
 bool controls_fill(struct arena *arena, const struct model_plan *plan,
                    const struct sequence_params *params, sluice_input *inputs,
                    size_t *n) SLUICE_MUST_USE;
+/* Sets the START input of `inputs`, which controls_fill has made, to false. */
+void controls_set_continued(const struct model_plan *plan, const sluice_input *inputs, size_t n);
 
 #endif

@@ -400,6 +400,27 @@ static void add_oldest(struct buf *out, const struct model_config *config) {
     pb_end(out, oldest);
 }
 
+static void add_state(struct buf *out, const struct model_state *state) {
+    size_t item = pb_begin(out, 5);
+    pb_add_string(out, 1, state->input_name);
+    pb_add_string(out, 2, state->output_name);
+    pb_add_number(out, 3, data_type(state->datatype));
+    add_shape(out, 4, state->dims);
+    if (state->has_initial) {
+        bool is_file = state->initial_file.len > 0;
+        size_t initial = pb_begin(out, 5);
+        pb_add_number(out, 1, data_type(state->datatype));
+        add_shape(out, 2, state->initial_dims);
+        pb_add_number(out, 3, !is_file);
+        pb_add_string(out, 4, state->initial_file);
+        pb_add_string(out, 5, state->initial_name);
+        pb_end(out, initial);
+    }
+    pb_add_number(out, 6, state->same_buffer);
+    pb_add_number(out, 7, state->growable);
+    pb_end(out, item);
+}
+
 static void add_sequences(struct buf *out, const struct model_config *config) {
     const struct model_sequences *sequences = &config->sequences;
     if (sequences->strategy == SEQUENCES_NONE) {
@@ -415,6 +436,10 @@ static void add_sequences(struct buf *out, const struct model_config *config) {
     } else {
         add_oldest(out, config);
     }
+    for (size_t i = 0; i < sequences->n_states; i++) {
+        add_state(out, &sequences->states[i]);
+    }
+    pb_add_number(out, 6, sequences->iterative);
     pb_end(out, batching);
 }
 

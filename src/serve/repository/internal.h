@@ -16,6 +16,7 @@
 #include "serve/repository/model.h"
 #include "serve/repository/override.h"
 #include "serve/repository/repository.h"
+#include "serve/scheduler/shared_budget.h"
 
 /* First member of a snapshot that is freed after a quiescent mark. */
 struct retired_snapshot {
@@ -158,6 +159,7 @@ struct repository {
     uint64_t slow_reader_timeout_ns; /* 0: none; enforced by partial_response_send */
     uint64_t max_output_size;
     struct response_cache *cache; /* NULL: none */
+    struct shared_budget state_budget;
     bool strict_readiness;
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;

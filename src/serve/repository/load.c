@@ -69,6 +69,7 @@ static enum status load_version(struct repository *repository, struct model *mod
         .usable_cpus = repository->cpus.usable,
         .avoid_spinning = repository->cpus.quota_below_affinity,
         .cache = repository->cache,
+        .state_budget = &repository->state_budget,
         .on_version_opened = repository->on_version_opened,
         .on_version_opened_user = repository->on_version_opened_user,
     };

@@ -370,6 +370,13 @@ static void print_sequences(const struct model_version *version, struct buf *out
         buf_printf(out, "  %-10s %.*s  %s, %s\n", i == 0 ? "controls" : "", STR_ARG(control->name),
                    datatype_name(control->datatype), control_text(control->kind));
     }
+    for (size_t i = 0; i < config->n_states; i++) {
+        const struct plan_state *state = &version->plan.states[i];
+        char dims[SHAPE_TEXT_BYTES];
+        buf_printf(out, "  %-10s %.*s  %s %s, becomes %.*s\n", i == 0 ? "states" : "",
+                   STR_ARG(state->spec.name), datatype_name(state->spec.datatype),
+                   shape_print(state->spec.shape, dims), STR_ARG(state->state->input_name));
+    }
 }
 
 static void print_version(const struct model_version *version, struct buf *out) {
@@ -463,10 +470,12 @@ void repository_stop(struct repository *repository) {
     }
 }
 
-void repository_set_cache_budget(struct repository *repository, const struct cache_budget *budget) {
+void repository_set_budgets(struct repository *repository, const struct shared_budget *cache,
+                            const struct shared_budget *states) {
     if (repository->cache) {
-        response_cache_set_budget(repository->cache, budget);
+        response_cache_set_budget(repository->cache, cache);
     }
+    repository->state_budget = *states;
 }
 
 uint64_t repository_shrink_cache(struct repository *repository, uint64_t n_bytes) {

@@ -26,7 +26,7 @@
 #include "serve/scheduler/model_version.h"
 #include "sluice/backend.h"
 
-struct cache_budget;
+struct shared_budget;
 struct repository;
 
 /* Parameters of a model from the server's own settings; they override its config.pbtxt. */
@@ -136,9 +136,10 @@ void repository_poll_now(struct repository *repository);
 void repository_drain(struct repository *repository);
 /* Returns: whether a load, or an unload on request, is running. */
 bool repository_is_busy(const struct repository *repository);
-/* The response cache counts in a budget from now on (response_cache.h). Before models are
- * loaded. */
-void repository_set_cache_budget(struct repository *repository, const struct cache_budget *budget);
+/* The response cache counts in the one budget from now on (response_cache.h), and states of
+ * sequences in the other (sequence/state.h). Before models are loaded. */
+void repository_set_budgets(struct repository *repository, const struct shared_budget *cache,
+                            const struct shared_budget *states);
 /* Evicts entries of the response cache, `n_bytes` if there are so many. Returns: bytes
  * freed. Thread: any. */
 uint64_t repository_shrink_cache(struct repository *repository, uint64_t n_bytes);

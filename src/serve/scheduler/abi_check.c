@@ -46,7 +46,7 @@ _Static_assert(offsetof(sluice_tensor_info, rank) == 24, "sluice_tensor_info.ran
 _Static_assert(offsetof(sluice_tensor_info, symbols) == 32, "sluice_tensor_info.symbols");
 _Static_assert(offsetof(sluice_tensor_info, optional) == 40, "sluice_tensor_info.optional");
 
-_Static_assert(sizeof(sluice_model_info) == 64, "sluice_model_info");
+_Static_assert(sizeof(sluice_model_info) == 72, "sluice_model_info");
 _Static_assert(offsetof(sluice_model_info, size) == 0, "sluice_model_info.size");
 _Static_assert(offsetof(sluice_model_info, platform) == 8, "sluice_model_info.platform");
 _Static_assert(offsetof(sluice_model_info, inputs) == 16, "sluice_model_info.inputs");
@@ -59,6 +59,7 @@ _Static_assert(offsetof(sluice_model_info, data_dependent) == 56,
                "sluice_model_info.data_dependent");
 _Static_assert(offsetof(sluice_model_info, time_follows_shapes) == 60,
                "sluice_model_info.time_follows_shapes");
+_Static_assert(offsetof(sluice_model_info, iterative) == 64, "sluice_model_info.iterative");
 
 _Static_assert(sizeof(sluice_piece) == 16, "sluice_piece");
 _Static_assert(offsetof(sluice_piece, data) == 0, "sluice_piece.data");
@@ -96,7 +97,7 @@ _Static_assert(offsetof(sluice_output, rank) == 16, "sluice_output.rank");
 _Static_assert(offsetof(sluice_output, data) == 24, "sluice_output.data");
 _Static_assert(offsetof(sluice_output, n_bytes) == 32, "sluice_output.n_bytes");
 
-_Static_assert(sizeof(sluice_response) == 80, "sluice_response");
+_Static_assert(sizeof(sluice_response) == 88, "sluice_response");
 _Static_assert(offsetof(sluice_response, size) == 0, "sluice_response.size");
 _Static_assert(offsetof(sluice_response, status) == 8, "sluice_response.status");
 _Static_assert(offsetof(sluice_response, error) == 16, "sluice_response.error");
@@ -107,6 +108,7 @@ _Static_assert(offsetof(sluice_response, n_params) == 48, "sluice_response.n_par
 _Static_assert(offsetof(sluice_response, final) == 56, "sluice_response.final");
 _Static_assert(offsetof(sluice_response, release) == 64, "sluice_response.release");
 _Static_assert(offsetof(sluice_response, cookie) == 72, "sluice_response.cookie");
+_Static_assert(offsetof(sluice_response, run_again) == 80, "sluice_response.run_again");
 
 _Static_assert(sizeof(sluice_host) == 56, "sluice_host");
 _Static_assert(offsetof(sluice_host, size) == 0, "sluice_host.size");

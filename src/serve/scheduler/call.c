@@ -23,6 +23,7 @@
 #include "serve/config/sequence_params.h"
 #include "serve/scheduler/cache/call_cache.h"
 #include "serve/scheduler/host_callbacks.h"
+#include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/version.h"
 
 /* ---- states and completion ------------------------------------------------------------------- */
@@ -34,8 +35,8 @@ void call_set_state(struct call *call, enum call_state to) {
         [CALL_NEW] = TO(INLINE_QUEUED) | TO(QUEUED) | TO(RUNNING) | TO(ANSWERED),
         [CALL_INLINE_QUEUED] = TO(QUEUED) | TO(RUNNING) | TO(ANSWERED),
         [CALL_QUEUED] = TO(RUNNING) | TO(ANSWERED),
-        [CALL_RUNNING] = TO(PARTIAL) | TO(ANSWERED),
-        [CALL_PARTIAL] = TO(ANSWERED),
+        [CALL_RUNNING] = TO(PARTIAL) | TO(ANSWERED) | TO(QUEUED),
+        [CALL_PARTIAL] = TO(ANSWERED) | TO(QUEUED),
         [CALL_ANSWERED] = 0,
     };
     assert(transition_is_legal(NEXT, atomic_load_explicit(&call->run->state, memory_order_relaxed),
@@ -77,6 +78,9 @@ void call_complete(struct call *call) {
     struct model_version *version = call->run->version;
     if (call->cached == CALL_CACHE_MISS) {
         call_cache_store_copy(call); /* most often on the instance's thread, not on the worker */
+    }
+    if (!call->response.release) {
+        call_states_release(call);
     }
     if (call->run->sequence) {
         scheduler_sequence_resume(&version->scheduler, call);
@@ -127,6 +131,8 @@ enum status call_init(struct call *call, struct model_version *version, struct e
     run->order = CALL_NOT_ORDERED;
     run->sequence_params = (struct sequence_params){.start = true, .end = true};
     run->sequence = NULL;
+    run->states = NULL;
+    run->n_iterations = 0;
     run->is_padding = false;
     run->msg = (struct worker_msg){.run = on_completion};
     run->on_worker = CALL_NOT_INLINE;
@@ -244,8 +250,8 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
     struct infer_request *request = call->request;
     size_t n_specs = plan->spec.n_inputs;
     const struct tensor **given = arena_calloc(request->arena, n_specs, sizeof(*given));
-    sluice_input *inputs =
-        arena_alloc_array(request->arena, n_specs + plan->n_controls, sizeof(*inputs));
+    sluice_input *inputs = arena_alloc_array(
+        request->arena, n_specs + plan->n_controls + plan->n_states, sizeof(*inputs));
     if (!given || !inputs) {
         return false;
     }
@@ -267,6 +273,9 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
     }
     if (plan->n_controls > 0 &&
         !controls_fill(request->arena, plan, &call->run->sequence_params, inputs, &n)) {
+        return false;
+    }
+    if (plan->n_states > 0 && !call_states_add(call, inputs, &n)) {
         return false;
     }
     call->run->backend_request.inputs = inputs;
@@ -295,7 +304,8 @@ static bool fill_wanted(struct call *call, const struct model_plan *plan) {
     }
     run->backend_request.wanted = wanted;
     run->backend_request.n_wanted = n;
-    return true;
+    run->n_client_outputs = n;
+    return !run->states || call_states_want(call);
 }
 
 enum status call_prepare(struct call *call, struct error *err) {
@@ -335,6 +345,12 @@ static void set_queue_timer(struct call *call) {
 static void reject_queued(struct call *call, enum metric reason) {
     struct model_version *version = call->run->version;
     metric_add(reason, 1);
+    if (call->run->n_iterations > 0) { /* partial responses may be on their way to the worker */
+        call->finished_ns = clock_now_ns();
+        worker_post(call->worker, &call->run->msg);
+        version_leave(version);
+        return;
+    }
     call_reject(call);
     version_leave(version);
 }
@@ -365,7 +381,7 @@ static void on_timer_expired(struct timer *timer) {
     bool over = queue_deadline_passed(&call->run->queue_deadline, clock_now_ns());
     if (!over && scheduler_deprioritize(scheduler, call)) { /* else an instance took it */
         set_queue_timer(call);
-    } else if (over && scheduler_remove(scheduler, call)) {
+    } else if (over && scheduler_remove_expired(scheduler, call)) {
         call_expire(call);
     }
 }
@@ -376,6 +392,7 @@ static enum status call_apply_policy(struct call *call, uint64_t now_ns, struct 
         queue_policy_apply(policy, call->request, now_ns, &call->run->queue_deadline, err);
     if (st == ST_OK && call->run->version->scheduler.sequences) {
         st = sequence_params_parse(&call->run->version->config, call->request,
+                                   &call->run->version->scheduler.n_iterative,
                                    &call->run->sequence_params, err);
     }
     if (st == ST_DEADLINE_EXCEEDED) {

@@ -65,12 +65,15 @@ struct call_run {
     struct sequence *sequence;              /* while queued; strategy oldest: until answered */
     TAILQ_ENTRY(call) sequence_link;        /* waiting calls of that sequence */
     uint64_t arrival;                       /* arrival number, to order sequences */
+    struct state_tensor *states;            /* one per state of the model; NULL: none */
+    uint32_t n_iterations;                  /* iterative sequence: earlier executions */
     bool is_padding;                        /* fills an empty row; no client (padding_request.h) */
     struct worker_msg msg;                  /* returns the call to its worker */
     sluice_request backend_request;         /* the request as the backend sees it */
-    struct keyed_hash cache_key;            /* valid unless CALL_NOT_CACHED */
-    struct lookup *lookup;                  /* while its inputs are hashed on a helper thread */
-    uint64_t cache_ns;                      /* time for lookup and store */
+    size_t n_client_outputs;     /* of backend_request.wanted, the first ones; others are states */
+    struct keyed_hash cache_key; /* valid unless CALL_NOT_CACHED */
+    struct lookup *lookup;       /* while its inputs are hashed on a helper thread */
+    uint64_t cache_ns;           /* time for lookup and store */
     size_t input_bytes;
     uint64_t shapes;             /* of shape_times_shapes_of */
     uint32_t instance;           /* index of the instance that executes it */
@@ -105,6 +108,7 @@ enum {
 /* Changes the state. Asserts that the transition is one of
  *     NEW → INLINE_QUEUED → QUEUED → RUNNING, each of the first three optional,
  *     RUNNING → PARTIAL → ANSWERED, RUNNING → ANSWERED,
+ *     RUNNING or PARTIAL → QUEUED (an iterative sequence is executed again),
  *     NEW, INLINE_QUEUED or QUEUED → ANSWERED (refused, expired, cancelled). */
 void call_set_state(struct call *call, enum call_state to);
 

@@ -15,6 +15,7 @@
 #include "serve/config/resolve_config.h"
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/padding_request.h"
+#include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/version.h"
 
 /* ---- checking an answer ---------------------------------------------------------------------- */
@@ -88,6 +89,12 @@ static enum status check_output_bytes(const sluice_output *output, const struct 
     return ST_OK;
 }
 
+enum status backend_output_check(const sluice_output *output, uint32_t wanted,
+                                 const struct tensor_spec *spec, struct error *err) {
+    enum status st = check_output_header(output, wanted, spec, err);
+    return st == ST_OK ? check_output_bytes(output, spec, err) : st;
+}
+
 static void log_unexpected_shape(struct call *call, const struct tensor_spec *spec,
                                  struct shape shape) {
     struct model_version *version = call->run->version;
@@ -142,10 +149,7 @@ static enum status store_output(const struct response_target *target, size_t i,
     const struct model_plan *plan = &call->run->version->plan;
     size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
     const struct tensor_spec *spec = &plan->spec.outputs[at];
-    enum status st = check_output_header(output, call->run->backend_request.wanted[i], spec, err);
-    if (st == ST_OK) {
-        st = check_output_bytes(output, spec, err);
-    }
+    enum status st = backend_output_check(output, call->run->backend_request.wanted[i], spec, err);
     if (st == ST_OK) {
         st = store_output_shape(target, i, spec, &plan->outputs[at], output, err);
     }
@@ -262,14 +266,15 @@ enum status response_target_store(const struct response_target *target,
     if (too_large != ST_OK) {
         return too_large;
     }
-    for (size_t i = 0; i < response->n_outputs; i++) {
+    size_t n = call->run->n_client_outputs;
+    for (size_t i = 0; i < n; i++) {
         enum status st = store_output(target, i, &response->outputs[i], err);
         if (st != ST_OK) {
             return st;
         }
     }
     target->response->outputs = target->outputs;
-    target->response->n_outputs = response->n_outputs;
+    target->response->n_outputs = n;
     return store_params(target, response, err);
 }
 
@@ -291,6 +296,7 @@ static void release_response(void *cookie) {
     }
     arena_free(call->run->extra_arena);
     call->run->extra_arena = NULL;
+    call_states_release(call);
     if (version) {
         model_version_unref(version);
     }
@@ -302,7 +308,7 @@ void call_hold_outputs(struct call *call, void (*release)(void *cookie), void *c
     if (release) {
         metric_add(METRIC_OUTPUTS_HELD, 1);
     }
-    if (release || call->run->extra_arena) {
+    if (release || call->run->extra_arena || call_holds_states(call->run)) {
         call->response.release = release_response;
         call->response.user = call;
     }
@@ -321,7 +327,9 @@ static void store_first_response(struct call *call, const sluice_response *respo
     if (response->status != SLUICE_OK) {
         backend_error(err, call->run->version->backend, response->status, response->error);
         backend_response_release(response);
-    } else if (response_target_store(&target, response, err) == ST_OK) {
+    } else if (response_target_store(&target, response, err) == ST_OK &&
+               (call->run->version->plan.spec.decoupled ||
+                call_states_update(call, response, err) == ST_OK)) {
         call_hold_outputs(call, response->release, response->cookie);
     } else {
         call->response.outputs = NULL;
@@ -385,12 +393,71 @@ static void on_decoupled_response(struct call *call, const sluice_response *resp
     uint64_t began_ns = clock_now_ns();
     uint64_t since_ns = call->run->answered_ns > 0 ? call->run->answered_ns : call->started_ns;
     bool cancelled = response->status == SLUICE_CANCELLED;
+    struct error err;
+    sluice_response failed = {.size = sizeof(failed), .error = err.text, .final = response->final};
+    enum status st = call_states_update(call, response, &err);
+    if (st != ST_OK) { /* instead of the response; its outputs would not fit its successor's */
+        failed.status = st == ST_BACKEND_FAILED ? SLUICE_INTERNAL : SLUICE_NO_MEMORY;
+        backend_response_release(response);
+        response = &failed;
+    }
     enum statistics_outcome outcome = store_decoupled_response(call, response);
     call->run->answered_ns = clock_now_ns();
     response_stream_answered(call->run->stream, call->run->answered_ns);
     statistics_response_add(&call->run->version->statistics.responses, call->run->n_answers++,
                             cancelled ? RESPONSE_CANCEL : outcome, began_ns - since_ns,
                             call->run->answered_ns - began_ns);
+}
+
+/* ---- iterative sequences --------------------------------------------------------------------- */
+
+/* A later member of the interface. */
+static bool asks_to_be_run_again(const sluice_response *response) {
+    return response->size >= offsetof(sluice_response, run_again) + sizeof(response->run_again) &&
+           response->run_again && !response->final && response->status == SLUICE_OK;
+}
+
+/* Takes what the response brings besides the wish to be run again. Returns: why the call ends
+ * instead. */
+static enum status store_iteration(struct call *call, const sluice_response *response,
+                                   struct error *err) {
+    const struct model_version *version = call->run->version;
+    if (!version->config.sequences.iterative) {
+        backend_response_release(response);
+        return error_set(err, ST_BACKEND_FAILED,
+                         "backend %s asks to run the request again, which needs "
+                         "sequence_batching { iterative_sequence: true } in the model's "
+                         "configuration",
+                         version->backend->name);
+    }
+    if (response->n_outputs > 0 && version->plan.spec.decoupled) {
+        on_decoupled_response(call, response);
+        return ST_OK;
+    }
+    enum status st = call_states_update(call, response, err);
+    backend_response_release(response);
+    return st;
+}
+
+static void end_cancelled_iteration(struct call *call) {
+    if (call->run->version->plan.spec.decoupled) { /* it knows why */
+        on_decoupled_response(call, &(sluice_response){.final = 1});
+    }
+    if (call->response.error.status == ST_OK) {
+        error_set(&call->response.error, ST_CANCELLED,
+                  "the request was cancelled before its next iteration");
+    }
+    call_complete(call);
+}
+
+/* A warm-up runs one iteration: it is in no sequence. */
+static void run_again(struct call *call, const sluice_response *response) {
+    enum status st = store_iteration(call, response, &call->response.error);
+    if (st != ST_OK || !call->run->sequence) {
+        call_complete(call);
+    } else if (!scheduler_run_again(&call->run->version->scheduler, call)) {
+        end_cancelled_iteration(call);
+    }
 }
 
 void host_respond(const sluice_request *request, const sluice_response *response) {
@@ -404,6 +471,10 @@ void host_respond(const sluice_request *request, const sluice_response *response
         return;
     }
     enum call_state state = call_state(call);
+    if ((state == CALL_RUNNING || state == CALL_PARTIAL) && asks_to_be_run_again(response)) {
+        run_again(call, response);
+        return;
+    }
     if ((state == CALL_RUNNING || state == CALL_PARTIAL) &&
         call->run->version->plan.spec.decoupled) {
         on_decoupled_response(call, response);

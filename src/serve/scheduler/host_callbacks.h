@@ -18,6 +18,11 @@ void backend_response_release(const sluice_response *response);
 /* call->response now owns its outputs' bytes, which `release` (may be NULL) frees. */
 void call_hold_outputs(struct call *call, void (*release)(void *cookie), void *cookie);
 
+/* Returns: ST_BACKEND_FAILED when the output is not the wanted one, or its datatype, dimensions and
+ * bytes do not go together. */
+enum status backend_output_check(const sluice_output *output, uint32_t wanted,
+                                 const struct tensor_spec *spec, struct error *err) SLUICE_MUST_USE;
+
 /* The destination of an answer and the memory for its description. */
 struct response_target {
     struct call *call;

@@ -94,7 +94,7 @@ void instance_execute(struct instance *instance, struct call *const *calls, size
     assert(n >= 1 && n <= INSTANCE_REQUESTS_MAX);
     lock_assert_not_held(&version->scheduler.lock);
     for (size_t i = 0; i < n; i++) {
-        calls[i]->started_ns = started_ns;
+        calls[i]->started_ns = calls[i]->run->n_iterations > 0 ? calls[i]->started_ns : started_ns;
         calls[i]->run->instance = instance->index;
         requests[i] = &calls[i]->run->backend_request;
     }

@@ -15,6 +15,7 @@
 #include "core/event/clock.h"
 #include "core/event/worker.h"
 #include "serve/scheduler/backend.h"
+#include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/version.h"
 
 struct response_stream {
@@ -50,6 +51,7 @@ struct partial_response {
     size_t n_bytes;
     void (*backend_release)(void *cookie);
     void *backend_cookie;
+    struct state_value **states; /* of the inputs, which the outputs may be part of; NULL: none */
 };
 
 /* ---- limit on responses in flight ------------------------------------------------------------ */
@@ -243,6 +245,7 @@ static void partial_response_release(void *cookie) {
         partial->backend_release(partial->backend_cookie);
         metric_add(METRIC_OUTPUTS_HELD, -1);
     }
+    call_states_unhold(partial->states, version);
     response_stream_release(partial->stream, partial->n_bytes);
     response_stream_unref(partial->stream);
     arena_free(partial->extra);
@@ -299,7 +302,7 @@ static void fill_response(struct partial_response *partial, const sluice_respons
 static struct partial_response *partial_response_new(struct call *call, size_t n_bytes) {
     struct arena *arena = arena_new(NULL, 0); /* no worker's cache: any thread */
     struct partial_response *partial = arena ? arena_calloc(arena, 1, sizeof(*partial)) : NULL;
-    if (!partial) {
+    if (!partial || !call_states_hold(call, arena, &partial->states)) {
         arena_free(arena);
         return NULL;
     }

@@ -169,11 +169,30 @@ void scheduler_sequence_resume(struct scheduler *scheduler, struct call *call) {
     lock_release(&scheduler->lock);
 }
 
-/* ---- queueing -------------------------------------------------------------------------------- */
-
 static void publish_queue_length(struct scheduler *scheduler) {
     atomic_store_explicit(&scheduler->n_queued, scheduler->queue.n, memory_order_seq_cst);
 }
+
+bool scheduler_run_again(struct scheduler *scheduler, struct call *call) {
+    struct call_run *run = call->run;
+    lock_acquire(&scheduler->lock);
+    bool cancelled = atomic_load_explicit(&run->cancelled, memory_order_relaxed);
+    if (!cancelled) {
+        run->n_iterations++;
+        controls_set_continued(&run->version->plan, run->backend_request.inputs,
+                               run->backend_request.n_inputs);
+        call_set_state(call, CALL_QUEUED);
+        priority_queue_add(&scheduler->queue, call);
+        publish_queue_length(scheduler);
+        sequences_run_again(scheduler->sequences, call, clock_now_ns());
+        scheduler->sequences->promoted = false;
+        lock_cond_broadcast(&scheduler->work);
+    }
+    lock_release(&scheduler->lock);
+    return !cancelled;
+}
+
+/* ---- queueing -------------------------------------------------------------------------------- */
 
 /* Idle instances: as many queued calls are about to be taken by a thread that is waking up. 0 with
  * sequences, whose calls are bound to an instance. */
@@ -276,12 +295,13 @@ static bool is_queued(struct scheduler *scheduler, struct call *call) {
     return call_state(call) == CALL_QUEUED;
 }
 
-bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
+/* `expired`: not one that has run before. */
+static bool remove_call(struct scheduler *scheduler, struct call *call, bool expired) {
     struct model_version *version = call->run->version;
     struct call_list followers = TAILQ_HEAD_INITIALIZER(followers);
     size_t n_sent = 0;
     lock_acquire(&scheduler->lock);
-    bool queued = is_queued(scheduler, call);
+    bool queued = is_queued(scheduler, call) && !(expired && call->run->n_iterations > 0);
     if (queued) {
         priority_queue_remove(&scheduler->queue, call);
         remove_followers(scheduler, call, &followers);
@@ -297,9 +317,17 @@ bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
     return queued;
 }
 
+bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
+    return remove_call(scheduler, call, false);
+}
+
+bool scheduler_remove_expired(struct scheduler *scheduler, struct call *call) {
+    return remove_call(scheduler, call, true);
+}
+
 bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call) {
     lock_acquire(&scheduler->lock);
-    bool queued = is_queued(scheduler, call);
+    bool queued = is_queued(scheduler, call) && call->run->n_iterations == 0;
     if (queued) {
         priority_queue_remove(&scheduler->queue, call);
         call->run->queue_deadline.deprioritized = true;

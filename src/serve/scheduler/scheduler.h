@@ -22,7 +22,8 @@ struct scheduler {
     struct queue_policy policy;
     bool preserve_ordering; /* preserve_ordering: answers leave in the order of their calls */
 
-    struct sequences *sequences; /* NULL: no sequence batching */
+    struct sequences *sequences;  /* NULL: no sequence batching */
+    _Atomic uint64_t n_iterative; /* identifiers that were made for iterative sequences */
 
     struct lock lock;
     struct lock_cond work; /* signalled when calls or an instance may be available, and on
@@ -61,6 +62,8 @@ void scheduler_notify(struct scheduler *scheduler, size_t n);
 /* Removes the call, and fails the later calls of its sequence. Returns: false when an instance has
  * it already. Thread: any. */
 bool scheduler_remove(struct scheduler *scheduler, struct call *call);
+/* The same for one that waited too long. Returns: false also when it has run before. */
+bool scheduler_remove_expired(struct scheduler *scheduler, struct call *call);
 /* Moves the call to the end of its level. Returns: false when an instance has it already.
  * Thread: any. */
 bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call);
@@ -82,6 +85,9 @@ size_t scheduler_take_for_instance(struct scheduler *scheduler, size_t instance,
 void scheduler_executed(struct scheduler *scheduler, size_t instance, uint64_t now_ns);
 /* Continues the sequence of a call that ran and was answered. Thread: any. */
 void scheduler_sequence_resume(struct scheduler *scheduler, struct call *call);
+/* Queues a call of an iterative sequence that ran. Returns: false when it was cancelled; else the
+ * call must not be used afterwards. Thread: any. */
+bool scheduler_run_again(struct scheduler *scheduler, struct call *call) SLUICE_MUST_USE;
 /* preserve_ordering: gives the call its place among the others before it is queued, for a lookup
  * that takes a while. Without this it gets it when it is queued or completed. Thread: any. */
 void scheduler_enter_order(struct scheduler *scheduler, struct call *call);

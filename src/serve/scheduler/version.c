@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "serve/scheduler/backend.h"
+#include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/warmup/warmup.h"
 
 enum { STOP_POLL_NS = 1000000 };
@@ -83,8 +84,15 @@ static enum status describe_model(struct model_version *version,
     if (st != ST_OK) {
         return error_prefix(err, "backend %s", version->backend->name);
     }
-    return resolve_config(version->arena, &version->config, info, options->version,
-                          options->default_max_batch_size, &version->plan, err);
+    if (version->config.sequences.iterative && !info->iterative) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "sequence_batching.iterative_sequence: backend %s does not ask to run "
+                         "requests of this model again; leave it out",
+                         version->backend->name);
+    }
+    st = resolve_config(version->arena, &version->config, info, options->version,
+                        options->default_max_batch_size, &version->plan, err);
+    return st == ST_OK ? states_open(version, err) : st;
 }
 
 /* The number of instances and the threads per instance. One instance by default: it may use all
@@ -111,6 +119,8 @@ static struct str directory_of(const struct version_options *options) {
     return len == 0 ? STR(".") : str_make(options->path.ptr, len > 1 ? len - 1 : len);
 }
 
+static const struct shared_budget no_limit = {0};
+
 static struct model_version *version_alloc(const struct version_options *options,
                                            struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
@@ -129,6 +139,7 @@ static struct model_version *version_alloc(const struct version_options *options
         .directory = directory_of(options),
         .max_output_size = options->max_output_size,
         .slow_reader_timeout_ns = options->slow_reader_timeout_ns,
+        .budget = options->state_budget ? options->state_budget : &no_limit,
     };
     lock_init(&version->streams_lock);
     TAILQ_INIT(&version->streams);
@@ -157,6 +168,7 @@ static void version_free(struct model_version *version) {
         version->backend->model_close(version->model);
     }
     scheduler_fini(&version->scheduler);
+    states_close(version);
     lock_fini(&version->streams_lock);
     statistics_recent_fini(&version->statistics.recent);
     statistics_fini(&version->statistics);

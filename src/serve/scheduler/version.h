@@ -22,6 +22,7 @@
 #include "serve/scheduler/per_worker.h"
 #include "serve/scheduler/scheduler.h"
 #include "serve/scheduler/shape_times.h"
+#include "serve/scheduler/shared_budget.h"
 #include "serve/scheduler/statistics/count.h"
 #include "sluice/backend.h"
 
@@ -53,6 +54,8 @@ struct model_version {
                                             published */
     const uint64_t *siblings;                   /* set before the version is published */
     size_t n_siblings;
+    const struct shared_budget *budget; /* of states */
+    struct state_value **first_states;  /* one per state; NULL: none */
 
     /* modified while serving: separate cache lines from the constant part */
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
@@ -86,8 +89,9 @@ struct version_options {
     const char *const *op_libraries; /* sluice_model_args.op_libraries */
     size_t n_op_libraries;
     unsigned usable_cpus;
-    bool avoid_spinning;          /* the CPU quota is below the affinity */
-    struct response_cache *cache; /* for models that enable it; NULL: none */
+    bool avoid_spinning;                      /* the CPU quota is below the affinity */
+    struct response_cache *cache;             /* for models that enable it; NULL: none */
+    const struct shared_budget *state_budget; /* outlives all answers; NULL: no limit */
     /* repository_options.on_version_opened; may be NULL */
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;

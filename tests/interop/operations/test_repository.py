@@ -238,7 +238,7 @@ def test_load_failure_keeps_old_model(explicit, protocol):
                         ('{"backend": "../identity"}', "not the name of a backend"),
                         ('{"backend": "identity", "max_batch_sise": 3}', "max_batch_sise"),
                         ('{"name": "other", "backend": "identity"}', "name of the model's"),
-                        ('{"sequence_batching": {"state": [{}]}}', "state that the server carries"),
+                        ('{"sequence_batching": {"state": [{}]}}', "has no input_name"),
                         ("[]", "expected a JSON object"), ("{", "expected a JSON object"),
                         ("[" * 100 + "]" * 100, "expected a JSON object"),
                         ('{"input":' + "[" * 100 + "]" * 100 + "}", "nested deeper")):

@@ -13,6 +13,7 @@
 #include "core/base/random.h"
 #include "core/event/lock.h"
 #include "serve/scheduler/cache/call_hash.h"
+#include "serve/scheduler/shared_budget.h"
 
 enum {
     BYTES_PER_BUCKET = 512, /* of the limit: about the size of a small answer */
@@ -44,7 +45,7 @@ struct response_cache {
     size_t limit, n_own, n_used; /* bytes; n_own: the table */
     uint64_t generations;
     struct call_hash keyed;
-    struct cache_budget budget;    /* `take` NULL: none */
+    struct shared_budget budget;   /* without the lock */
     TAILQ_HEAD(, cache_entry) lru; /* least recently used first */
     size_t n_buckets;              /* a power of two */
     struct cache_bucket buckets[];
@@ -123,15 +124,7 @@ static void adjust_used_bytes(struct response_cache *cache, size_t before, size_
     metric_add(METRIC_RESPONSE_CACHE_BYTES, (int64_t)after - (int64_t)before);
 }
 
-/* ---- the budget, without the lock ------------------------------------------------------------ */
-
-static void give_to_budget(const struct response_cache *cache, size_t n_bytes) {
-    if (cache->budget.give) {
-        cache->budget.give(cache->budget.user, n_bytes);
-    }
-}
-
-void response_cache_set_budget(struct response_cache *cache, const struct cache_budget *budget) {
+void response_cache_set_budget(struct response_cache *cache, const struct shared_budget *budget) {
     cache->budget = *budget;
 }
 
@@ -142,7 +135,7 @@ static void free_and_relock(struct response_cache *cache, struct cache_entry *en
     size_t n_counted = entry->n_counted;
     lock_assert_not_held(&cache->lock);
     free(entry);
-    give_to_budget(cache, n_counted);
+    shared_budget_give(&cache->budget, n_counted);
     lock_acquire(&cache->lock);
     adjust_used_bytes(cache, n_counted, 0);
 }
@@ -272,7 +265,7 @@ static bool reserve_bytes(struct response_cache *cache, size_t n) {
     if (cache->limit < cache->n_own || cache->limit - cache->n_own < n) {
         return false;
     }
-    if (cache->budget.take && !cache->budget.take(cache->budget.user, n)) {
+    if (!shared_budget_take(&cache->budget, n)) {
         return false;
     }
     bool fits = true;
@@ -285,7 +278,7 @@ static bool reserve_bytes(struct response_cache *cache, size_t n) {
     }
     lock_release(&cache->lock);
     if (!fits) {
-        give_to_budget(cache, n);
+        shared_budget_give(&cache->budget, n);
     }
     return fits;
 }
@@ -297,7 +290,7 @@ struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes) {
     if (entry_sizes(n_bytes, &asked, &n_counted) && reserve_bytes(cache, n_counted)) {
         entry = aligned_alloc(RESPONSE_CACHE_ALIGNMENT, asked);
         if (!entry) {
-            give_to_budget(cache, n_counted);
+            shared_budget_give(&cache->budget, n_counted);
             lock_acquire(&cache->lock);
             adjust_used_bytes(cache, n_counted, 0);
             lock_release(&cache->lock);

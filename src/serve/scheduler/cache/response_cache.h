@@ -33,16 +33,11 @@ enum { RESPONSE_CACHE_ALIGNMENT = 64 /* of a block */ };
 /* Returns: ST_NO_MEMORY, ST_UNSUPPORTED. Owns: *out until response_cache_free. */
 enum status response_cache_new(uint64_t n_bytes, struct response_cache **out,
                                struct error *err) SLUICE_MUST_USE;
-/* A budget that the cache shares with others. Thread: any. */
-struct cache_budget {
-    bool (*take)(void *user, uint64_t n_bytes); /* false: nothing was taken */
-    void (*give)(void *user, uint64_t n_bytes);
-    void *user;
-};
+struct shared_budget;
 
 /* Entries count in `budget` from now on, and are not stored where it is used up. Before the first
  * use of a scope. */
-void response_cache_set_budget(struct response_cache *cache, const struct cache_budget *budget);
+void response_cache_set_budget(struct response_cache *cache, const struct shared_budget *budget);
 /* Evicts the least recently used entries, at least `n_bytes` of them if there are so many.
  * Returns: bytes freed. Thread: any. */
 uint64_t response_cache_shrink(struct response_cache *cache, uint64_t n_bytes);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/base/metric/metric.h"
+#include "serve/scheduler/shared_budget.h"
 
 enum { LIMIT = 64 * 1024, SMALL = 1000 };
 
@@ -267,7 +268,7 @@ static void cache_counts_in_budget_and_shrinks(void **state) {
     struct response_cache *cache = make(LIMIT);
     (void)state;
     budget_left = 4 * SMALL;
-    response_cache_set_budget(cache, &(struct cache_budget){.take = take, .give = give});
+    response_cache_set_budget(cache, &(struct shared_budget){.take = take, .give = give});
     cache_scope_open(&scope, cache);
     assert_true(put(&scope, 1, SMALL));
     assert_true(put(&scope, 2, SMALL));

@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "serve/scheduler/instance.h"
+#include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/version.h"
 
 /* ---- table of open sequences ----------------------------------------------------------------- */
@@ -127,6 +128,9 @@ enum status sequences_new(const struct model_config *config, size_t n_instances,
                            ? config->sequences.idle_us * NS_PER_US
                            : UINT64_MAX;
         all->n_instances = n_instances;
+        all->n_states = config->sequences.n_states;
+        all->until_answered =
+            all->strategy == SEQUENCES_OLDEST || all->n_states > 0 || config->sequences.iterative;
         TAILQ_INIT(&all->backlog);
         TAILQ_INIT(&all->idle);
         hash_key_init(&all->key);
@@ -219,6 +223,7 @@ static void release_slot(struct sequences *all, struct sequence *sequence, uint6
 static void sequence_free(struct sequences *all, struct sequence *sequence) {
     all->n_all--;
     metric_add(METRIC_SEQUENCES, -1);
+    sequence_states_fini(sequence);
     free(sequence);
 }
 
@@ -234,6 +239,7 @@ static void sequence_update_list(struct sequences *all, struct sequence *sequenc
         assert(sequence->instance);
         list_add(&sequence->instance->running, sequence);
     } else if (waits) {
+        call_states_bind(TAILQ_FIRST(&sequence->calls), sequence);
         ready_add(&sequence->instance->ready, sequence);
     } else if (sequence->open && sequence->instance) {
         sequence->idle_since_ns = now_ns;
@@ -315,7 +321,8 @@ static struct sequence *sequence_new(struct sequences *all, const struct sequenc
         memcpy(sequence->text, id->text.ptr, id->text.len);
         sequence->id.text.ptr = sequence->text;
     }
-    if ((!all->table || all->n_open > all->table_mask) && !table_grow(all)) {
+    bool grown = (all->table && all->n_open <= all->table_mask) || table_grow(all);
+    if (!grown || !sequence_states_init(sequence, all->n_states)) {
         free(sequence);
         return NULL;
     }
@@ -383,7 +390,7 @@ void sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns,
 void sequences_executed(struct sequences *all, size_t instance, uint64_t now_ns) {
     struct sequence_list *running = &all->instances[instance].running;
     struct sequence *sequence;
-    while (all->strategy == SEQUENCES_DIRECT && (sequence = TAILQ_FIRST(running))) {
+    while (!all->until_answered && (sequence = TAILQ_FIRST(running))) {
         sequence->running = false;
         sequence_update_list(all, sequence, now_ns);
     }
@@ -392,6 +399,16 @@ void sequences_executed(struct sequences *all, size_t instance, uint64_t now_ns)
 void sequences_answered(struct sequences *all, struct call *call, uint64_t now_ns) {
     struct sequence *sequence = call->run->sequence;
     call->run->sequence = NULL;
+    sequence->running = false;
+    sequence_update_list(all, sequence, now_ns);
+}
+
+void sequences_run_again(struct sequences *all, struct call *call, uint64_t now_ns) {
+    struct sequence *sequence = call->run->sequence;
+    call_states_release(call);
+    call->run->arrival = ++all->n_arrived;
+    TAILQ_INSERT_HEAD(&sequence->calls, call, run->sequence_link);
+    sequence->n_waiting++;
     sequence->running = false;
     sequence_update_list(all, sequence, now_ns);
 }
@@ -405,7 +422,8 @@ struct sequence_candidate {
 };
 
 static bool is_expired(const struct sequence *sequence, uint64_t now_ns) {
-    return queue_deadline_passed(&TAILQ_FIRST(&sequence->calls)->run->queue_deadline, now_ns);
+    const struct call_run *run = TAILQ_FIRST(&sequence->calls)->run;
+    return run->n_iterations == 0 && queue_deadline_passed(&run->queue_deadline, now_ns);
 }
 
 /* The oldest that has not expired; NULL: none. */
@@ -484,7 +502,8 @@ static struct call *start_oldest_call(struct sequences *all, struct sequence *se
     struct instance_sequences *instance = sequence->instance;
     sequence->n_waiting--;
     TAILQ_REMOVE(&sequence->calls, call, run->sequence_link);
-    if (all->strategy == SEQUENCES_DIRECT) {
+    call_states_start(call, sequence);
+    if (!all->until_answered) {
         call->run->sequence = NULL; /* done when the execution ends, before the answer */
     }
     sequence->running = true;

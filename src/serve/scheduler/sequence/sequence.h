@@ -34,6 +34,9 @@ struct sequence {
     struct instance_sequences *instance; /* where it owns a slot; NULL: it is in the backlog */
     size_t slot;                         /* direct: its row */
     uint64_t idle_since_ns;              /* since when no call of it waits or runs */
+    struct state_value **states;         /* of its latest answer; NULL: the first value. Written by
+                                            the backend's thread while a call runs (state.h) */
+    size_t n_states;
     struct sequence_list *in; /* the list it is in: backlog, idle, or its instance's ready or
                                  running */
     TAILQ_ENTRY(sequence) link;
@@ -54,6 +57,9 @@ struct sequences {
     size_t slots_per_instance; /* capacity of an instance */
     size_t min_batch_slots;    /* direct: this many ready rows run without waiting for more */
     uint64_t idle_ns;
+    size_t n_states;
+    bool until_answered; /* a sequence goes on when its call was answered, not when the execution
+                            ended */
     struct instance_sequences *instances; /* one per instance */
     size_t n_instances;
 
@@ -99,9 +105,12 @@ bool sequences_are_due(const struct sequences *all, const struct batch_rules *ru
  * row without a call. Returns: the number of entries, at most INSTANCE_REQUESTS_MAX. */
 size_t sequences_take(struct sequences *all, const struct batch_rules *rules, size_t instance,
                       struct call **batch, uint64_t now_ns);
-/* Direct: an execution of that instance ended. */
+/* An execution of that instance ended. */
 void sequences_executed(struct sequences *all, size_t instance, uint64_t now_ns);
-/* Oldest: a call that ran was answered. */
+/* until_answered: a call that ran was answered. */
 void sequences_answered(struct sequences *all, struct call *call, uint64_t now_ns);
+
+/* Puts a call that ran in front of its sequence again. */
+void sequences_run_again(struct sequences *all, struct call *call, uint64_t now_ns);
 
 #endif
