@@ -4,7 +4,10 @@ import importlib.util
 import os
 import shutil
 
+import numpy
 import onnx
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
 from onnx import TensorProto, helper
 
 ANSWER_US = 60000000
@@ -102,6 +105,36 @@ def scalar():
     nodes = [helper.make_node("Add", ["INPUT", "OLD"], ["NEW"]), helper.make_node("Identity", ["NEW"], ["OUT"])]
     return graph(nodes, [(name, TensorProto.FLOAT, []) for name in ("INPUT", "OLD")],
                  [(name, TensorProto.FLOAT, []) for name in ("OUT", "NEW")])
+
+
+class Client:
+    """tritonclient, over HTTP or gRPC."""
+
+    def __init__(self, protocol, server):
+        self.triton = {"http": triton_http, "grpc": triton_grpc}[protocol]
+        address = server.address if protocol == "http" else server.grpc_address
+        self.client = self.triton.InferenceServerClient(address.removeprefix("http://"))
+
+    def __call__(self, model, sequence, array, start=False, end=False, wanted=(), **options):
+        """The answer, by the names of its outputs."""
+        datatype = {"object": "BYTES"}.get(array.dtype.name) or array.dtype.name.upper().replace("FLOAT", "FP")
+        tensor = self.triton.InferInput("INPUT", list(array.shape), datatype)
+        tensor.set_data_from_numpy(array)
+        outputs = [self.triton.InferRequestedOutput(name) for name in wanted] or None
+        result = self.client.infer(model, [tensor], outputs=outputs, sequence_id=sequence, sequence_start=start,
+                                   sequence_end=end, **options)
+        said = result.get_response()
+        names = ([item["name"] for item in said["outputs"]] if isinstance(said, dict)
+                 else [item.name for item in said.outputs])
+        return {name: result.as_numpy(name) for name in names}
+
+    def add(self, model, sequence, value, dtype=numpy.int32, **flags):
+        shape = (1,) if "_one" in model else (1, 1)
+        said = self(model, sequence, numpy.full(shape, value, dtype), **flags)
+        return [said["SUM"].item(), said["LAST"].item()]
+
+    def close(self):
+        self.client.close()
 
 
 def voice_detector(name):

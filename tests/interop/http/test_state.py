@@ -10,9 +10,9 @@ from google.protobuf import json_format
 from onnx import TensorProto
 from tritonclient.utils import InferenceServerException
 
-from lib import metrics, stateful
-from lib.server import run
-from lib.stateful import config, initial, state
+from lib import stateful
+from lib.server import Server, run
+from lib.stateful import Client, config, initial, state
 
 OLDEST = "oldest { max_candidate_sequences: 4 }"
 TYPES = {"INT8": TensorProto.INT8, "UINT16": TensorProto.UINT16, "INT64": TensorProto.INT64, "UINT64": TensorProto.UINT64,
@@ -65,34 +65,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-class Client:
-    def __init__(self, protocol, server):
-        self.triton = {"http": triton_http, "grpc": triton_grpc}[protocol]
-        address = server.address if protocol == "http" else server.grpc_address
-        self.client = self.triton.InferenceServerClient(address.removeprefix("http://"))
-
-    def __call__(self, model, sequence, array, start=False, end=False, wanted=(), **options):
-        """The answer, by the names of its outputs."""
-        datatype = {"object": "BYTES"}.get(array.dtype.name) or array.dtype.name.upper().replace("FLOAT", "FP")
-        tensor = self.triton.InferInput("INPUT", list(array.shape), datatype)
-        tensor.set_data_from_numpy(array)
-        outputs = [self.triton.InferRequestedOutput(name) for name in wanted] or None
-        result = self.client.infer(model, [tensor], outputs=outputs, sequence_id=sequence, sequence_start=start,
-                                   sequence_end=end, **options)
-        said = result.get_response()
-        names = ([item["name"] for item in said["outputs"]] if isinstance(said, dict)
-                 else [item.name for item in said.outputs])
-        return {name: result.as_numpy(name) for name in names}
-
-    def add(self, model, sequence, value, dtype=numpy.int32, **flags):
-        shape = (1,) if "_one" in model else (1, 1)
-        said = self(model, sequence, numpy.full(shape, value, dtype), **flags)
-        return [said["SUM"].item(), said["LAST"].item()]
-
-
 @pytest.fixture(scope="module")
 def running(tmp_path_factory, folder):
-    from lib.server import Server
     with Server(tmp_path_factory.mktemp("server"), ["--model-repository", folder], grpc=("127.0.0.1:0",)) as server:
         yield server
 
@@ -103,7 +77,7 @@ def client(request, running):
     yield client
     assert client.add("sum_direct", 99, 1, start=True) == [1, 0]
     assert client.add("sum_direct", 99, 2, end=True) == [3, 1]
-    client.client.close()
+    client.close()
     running.wait_at_rest()
 
 
@@ -291,7 +265,6 @@ BAD = {
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory):
     """The log of a server that has all of them, and a good one."""
-    from lib.server import Server
     folder = tmp_path_factory.mktemp("bad")
     for name, (states, more, files, _) in BAD.items():
         stateful.write(folder, f"bad_{name}", stateful.adder(), config(states, more=more), files)
