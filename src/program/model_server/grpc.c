@@ -64,8 +64,10 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
         .server_version = SLUICE_VERSION,
         .forward = self->forward,
         .keys = options->admit_context,
-        .restrictions = &settings->grpc_restrictions,
-        .http_restrictions = settings->grpc_on_http ? &settings->http_restrictions : NULL,
+        .restrictions =
+            settings->grpc_restricted_protocol.n > 0 ? &settings->grpc_restrictions : NULL,
+        .http_restrictions =
+            settings->http_restricted_api.n > 0 ? &settings->http_restrictions : NULL,
         .output_contents =
             (enum v2_grpc_contents)(V2_GRPC_CONTENTS_RAW + settings->output_contents),
         .max_in_flight = STREAM_REQUESTS,

@@ -106,6 +106,7 @@ static enum status start_http(struct serve_listeners *self, const struct process
         .restrictions = &settings->http_restrictions,
         .web = &settings->web,
         .forward = self->http_forward,
+        .platform = settings->platform != HTTP_PLATFORM_NONE ? &settings->platform_routes : NULL,
     };
     struct http_server_options options = {.limits = limits,
                                           .budget = &self->budget,

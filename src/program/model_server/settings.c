@@ -274,6 +274,39 @@ static enum status read_cache_item(struct str text, uint64_t *out, struct error 
     return ST_OK;
 }
 
+static enum status check_route(const char *flag, const char *route, struct error *err) {
+    return route && route[0] == '/'
+               ? ST_OK
+               : error_set(err, ST_BAD_CONFIG, "--%s: expected a path, as /predict, got \"%s\"",
+                           flag, route ? route : "");
+}
+
+/* What --platform and its kin say. */
+static enum status read_platform(struct serve_settings *out, struct error *err) {
+    static const char *const inferences[] = {"infer", "generate", "generate_stream"};
+    bool is_sagemaker = out->platform == HTTP_PLATFORM_SAGEMAKER;
+    const char *health = out->platform_health_route, *predict = out->platform_predict_route;
+    if (out->platform == HTTP_PLATFORM_NONE) {
+        return health || predict || out->platform_model
+                   ? error_set(err, ST_BAD_CONFIG,
+                               "--platform-health-route, --platform-predict-route and "
+                               "--platform-model need --platform")
+                   : ST_OK;
+    }
+    out->platform_routes = (struct http_platform){
+        .kind = (enum http_platform_kind)out->platform,
+        .health_route = !health && is_sagemaker ? "/ping" : health,
+        .predict_route = !predict && is_sagemaker ? "/invocations" : predict,
+        .health = out->platform_health == 0 ? "ready" : "live",
+        .model = out->platform_model,
+        .inference = inferences[out->platform_inference],
+    };
+    enum status st = check_route("platform-health-route", out->platform_routes.health_route, err);
+    return st == ST_OK
+               ? check_route("platform-predict-route", out->platform_routes.predict_route, err)
+               : st;
+}
+
 /* `none` as the only address is no address. */
 static void drop_none(struct option_texts *addresses) {
     if (addresses->n == 1 && strcmp(addresses->items[0], "none") == 0) {
@@ -298,7 +331,8 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
     if (check_addresses(out, err) != ST_OK ||
         web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err) !=
             ST_OK ||
-        check_patterns(out, err) != ST_OK || read_restrictions(out, arena, err) != ST_OK ||
+        check_patterns(out, err) != ST_OK || read_platform(out, err) != ST_OK ||
+        read_restrictions(out, arena, err) != ST_OK ||
         read_backend_configs(out, arena, err) != ST_OK) {
         return err->status;
     }

@@ -10,6 +10,7 @@
 #include "core/base/arena.h"
 #include "core/os/memory_limit.h"
 #include "program/options/options.h"
+#include "serve/frontend/http/platform.h"
 #include "serve/frontend/restrictions.h"
 #include "serve/repository/repository.h"
 #include "serve/trace/tracer.h"
@@ -29,6 +30,7 @@ struct serve_settings {
     struct memory_limit memory_limit;                      /* what percentages are shares of */
     struct web_access web;                                 /* --allowed-host and --allowed-origin */
     struct restrictions http_restrictions, grpc_restrictions;
+    struct http_platform platform_routes;
 };
 
 /* Parses the arguments of `sluice serve` and the file of --config; `command` is the name in

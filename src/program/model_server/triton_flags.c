@@ -36,7 +36,7 @@ static const struct row {
 #undef TRITON
 };
 
-enum { N_ROWS = sizeof(ROWS) / sizeof(*ROWS), MOST_DEFAULTS = 16 };
+enum { N_ROWS = sizeof(ROWS) / sizeof(*ROWS), MOST_DEFAULTS = 24 };
 /* What getopt_long returns for the first row: beyond all characters, '?' among them. */
 enum { FIRST_CODE = 1000 };
 
@@ -185,6 +185,100 @@ static bool is_false(const char *value) {
     return value && strcmp(value, "false") == 0;
 }
 
+/* ---- platforms ------------------------------------------------------------------------------- */
+
+/* On Vertex AI, which sets AIP_MODE, its routes are served in place of HTTP and gRPC. */
+static bool is_on_vertex_ai(void) {
+    const char *mode = getenv("AIP_MODE");
+    return mode && strcmp(mode, "PREDICTION") == 0;
+}
+
+static bool allows_vertex_ai(const struct translation *self) {
+    const char *value = value_of(self, "allow-vertex-ai");
+    return value ? is_true(value) : is_on_vertex_ai();
+}
+
+/* The variable's value; empty ones count as none. */
+static const char *environment(const char *name, const char *otherwise) {
+    const char *value = getenv(name);
+    return value && *value ? value : otherwise;
+}
+
+/* Where the platform's routes are served. */
+static enum status add_platform_address(struct translation *self, const char *flag,
+                                        const char *default_port, struct error *err) {
+    const char *port = value_of(self, flag);
+    int64_t number;
+    port = port ? port : default_port;
+    if (!num_parse_i64(str_of(port), &number) || number < 0 || number > UINT16_MAX) {
+        bad_value("a port up to 65535", port, err);
+        return error_prefix(err, "--%s", flag);
+    }
+    add(self, "http", arena_printf(self->arena, "0.0.0.0:%s", port).ptr);
+    return ST_OK;
+}
+
+static enum status add_vertex_ai(struct translation *self, struct error *err) {
+    const char *model = value_of(self, "vertex-ai-default-model");
+    const char *health = environment("AIP_HEALTH_ROUTE", NULL),
+               *predict = environment("AIP_PREDICT_ROUTE", NULL);
+    if (!health || !predict) {
+        return error_set(err, ST_BAD_CONFIG, "Vertex AI needs %s in the environment",
+                         health ? "AIP_PREDICT_ROUTE" : "AIP_HEALTH_ROUTE");
+    }
+    add(self, "platform", "vertex-ai");
+    add(self, "platform-health-route", health);
+    add(self, "platform-predict-route", predict);
+    if (model) {
+        add(self, "platform-model", model);
+    }
+    return add_platform_address(self, "vertex-ai-port", environment("AIP_HTTP_PORT", "8080"), err);
+}
+
+/* A range is "FIRST-LAST". */
+static enum status check_safe_ports(struct translation *self, struct error *err) {
+    const char *range = value_of(self, "sagemaker-safe-port-range"),
+               *port = value_of(self, "sagemaker-port");
+    struct str rest = str_of(range ? range : "0-65535");
+    struct str first = str_cut(&rest, '-');
+    int64_t least, most, number;
+    if (!rest.ptr || !num_parse_i64(first, &least) || !num_parse_i64(rest, &most)) {
+        bad_value("FIRST-LAST", range, err);
+        return error_prefix(err, "--sagemaker-safe-port-range");
+    }
+    if (num_parse_i64(str_of(port ? port : "8080"), &number) && (number < least || number > most)) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--sagemaker-port %s is outside of --sagemaker-safe-port-range %s",
+                         port ? port : "8080", range);
+    }
+    return ST_OK;
+}
+
+static enum status add_sagemaker(struct translation *self, struct error *err) {
+    const char *model = environment("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME", NULL);
+    if (check_safe_ports(self, err) != ST_OK) {
+        return err->status;
+    }
+    add(self, "platform", "sagemaker");
+    add(self, "platform-health", environment("SAGEMAKER_TRITON_PING_MODE", "ready"));
+    add(self, "platform-inference", environment("SAGEMAKER_TRITON_INFERENCE_TYPE", "infer"));
+    if (model) {
+        add(self, "platform-model", model);
+    }
+    return add_platform_address(self, "sagemaker-port", "8080", err);
+}
+
+/* Flags of one that is off have no effect. */
+static enum status add_platform(struct translation *self, struct error *err) {
+    bool vertex_ai = allows_vertex_ai(self), sagemaker = is_true(value_of(self, "allow-sagemaker"));
+    if (vertex_ai && sagemaker) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--allow-sagemaker and Vertex AI (--allow-vertex-ai, AIP_MODE) exclude "
+                         "each other");
+    }
+    return vertex_ai ? add_vertex_ai(self, err) : sagemaker ? add_sagemaker(self, err) : ST_OK;
+}
+
 /* ---- flags that are taken together ----------------------------------------------------------- */
 
 /* "--PROTOCOL-address" and "--PROTOCOL-port", or none. */
@@ -193,8 +287,15 @@ static enum status add_address(struct translation *self, const char *protocol, c
     char name[32];
     int64_t number;
     snprintf(name, sizeof(name), "allow-%s", protocol);
-    if (is_false(value_of(self, name))) {
-        add(self, protocol, "none");
+    const char *allowed = value_of(self, name);
+    bool has_platform = allows_vertex_ai(self) || is_true(value_of(self, "allow-sagemaker"));
+    bool is_http = strcmp(protocol, "http") == 0;
+    bool is_off = is_false(allowed) || (!allowed && is_on_vertex_ai() && allows_vertex_ai(self) &&
+                                        strcmp(protocol, "metrics") != 0);
+    if (is_off) {
+        if (!is_http || !has_platform) { /* else it has the platform's address alone */
+            add(self, protocol, "none");
+        }
         return ST_OK;
     }
     snprintf(name, sizeof(name), "%s-port", protocol);
@@ -378,18 +479,6 @@ static enum status check_rate_limit(struct translation *self, struct error *err)
     return ST_OK;
 }
 
-/* On Vertex AI, which sets AIP_MODE, Triton serves its routes in place of HTTP and gRPC. */
-static enum status check_vertex_ai(struct translation *self, struct error *err) {
-    const char *value = value_of(self, "allow-vertex-ai"), *mode = getenv("AIP_MODE");
-    bool by_environment = !value && mode && strcmp(mode, "PREDICTION") == 0;
-    if (!is_true(value) && !by_environment) {
-        return ST_OK;
-    }
-    return error_set(err, ST_BAD_CONFIG, "%s: not supported: %s",
-                     by_environment ? "AIP_MODE=PREDICTION" : "--allow-vertex-ai",
-                     ROWS[row_of("allow-vertex-ai")].why);
-}
-
 /* ---- all flags ------------------------------------------------------------------------------- */
 
 static enum status translate_row(struct translation *self, size_t i, struct error *err) {
@@ -438,7 +527,11 @@ static enum status translate(struct translation *self, struct error *err) {
     if (!value_of(self, "id")) {
         add(self, "id", "triton");
     }
-    if (check_vertex_ai(self, err) != ST_OK || add_addresses(self, err) != ST_OK ||
+    const char *storage = environment("AIP_STORAGE_URI", NULL);
+    if (!value_of(self, "model-repository") && !value_of(self, "model-store") && storage) {
+        add(self, "model-repository", storage);
+    }
+    if (add_platform(self, err) != ST_OK || add_addresses(self, err) != ST_OK ||
         add_tls(self, err) != ST_OK || add_models(self, err) != ST_OK ||
         add_body_limits(self, err) != ST_OK || add_log(self, err) != ST_OK ||
         add_cache(self, err) != ST_OK || add_backend_config(self, err) != ST_OK) {

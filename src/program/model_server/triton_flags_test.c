@@ -204,14 +204,22 @@ static const struct {
     {"--buffer-manager-thread-count=2", IS_NOTED, "--buffer-manager-thread-count=2"},
 
     {"--allow-vertex-ai=false", IS_QUIET, ""},
-    {"--allow-vertex-ai=true", IS_REFUSED, "--allow-vertex-ai: not supported"},
-    {"--vertex-ai-port=1", IS_NOTED, "--vertex-ai-port=1"},
+    {"--allow-vertex-ai=true", IS_REFUSED, "Vertex AI needs AIP_HEALTH_ROUTE in the environment"},
+    {"--vertex-ai-port=1", IS_QUIET, ""},
     {"--vertex-ai-thread-count=1", IS_NOTED, "--vertex-ai-thread-count=1"},
-    {"--vertex-ai-default-model=m", IS_NOTED, "--vertex-ai-default-model=m"},
+    {"--vertex-ai-default-model=m", IS_QUIET, ""},
     {"--allow-sagemaker=false", IS_QUIET, ""},
-    {"--allow-sagemaker=true", IS_REFUSED, "--allow-sagemaker: not supported"},
-    {"--sagemaker-port=1", IS_NOTED, "--sagemaker-port=1"},
-    {"--sagemaker-safe-port-range=1-2", IS_NOTED, "--sagemaker-safe-port-range=1-2"},
+    {"--allow-sagemaker=true", HAS, "--platform=sagemaker"},
+    {"--allow-sagemaker=true --allow-http=false", HAS, "--http=0.0.0.0:8080"},
+    {"--allow-sagemaker=true --allow-http=false", LACKS, "--http=none"},
+    {"--allow-sagemaker=true", HAS, "--http=0.0.0.0:8000"},
+    {"--sagemaker-port=1", IS_QUIET, ""},
+    {"--sagemaker-port=9 --allow-sagemaker=1", HAS, "--http=0.0.0.0:9"},
+    {"--sagemaker-port=x --allow-sagemaker=1", IS_REFUSED, "--sagemaker-port: expected"},
+    {"--sagemaker-safe-port-range=1-2", IS_QUIET, ""},
+    {"--sagemaker-safe-port-range=1-2 --allow-sagemaker=1", IS_REFUSED,
+     "--sagemaker-port 8080 is outside of --sagemaker-safe-port-range 1-2"},
+    {"--sagemaker-safe-port-range=1 --allow-sagemaker=1", IS_REFUSED, "expected FIRST-LAST"},
     {"--sagemaker-thread-count=1", IS_NOTED, "--sagemaker-thread-count=1"},
 
     {"--pinned-memory-pool-byte-size=0", IS_NOTED, "--pinned-memory-pool-byte-size=0"},
@@ -300,15 +308,65 @@ static void triton_log_levels_are_switched_one_by_one(void **state) {
     arena_free(arena);
 }
 
-static void triton_vertex_environment_is_refused_unless_turned_off(void **state) {
+static void set_variables(const char *const variables[][2], size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(setenv(variables[i][0], variables[i][1], 1), 0);
+    }
+}
+
+static void triton_vertex_environment_serves_its_routes_unless_turned_off(void **state) {
+    static const char *const variables[][2] = {{"AIP_MODE", "PREDICTION"},
+                                               {"AIP_HTTP_PORT", "8085"},
+                                               {"AIP_HEALTH_ROUTE", "/health"},
+                                               {"AIP_PREDICT_ROUTE", "/predict"},
+                                               {"AIP_STORAGE_URI", "/models"}};
+    enum { N = sizeof(variables) / sizeof(*variables) };
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
-    assert_int_equal(setenv("AIP_MODE", "PREDICTION", 1), 0);
-    struct outcome refused = translate(arena, ""), off = translate(arena, "--allow-vertex-ai=off");
-    unsetenv("AIP_MODE");
-    assert_int_equal(refused.status, ST_BAD_CONFIG);
-    assert_non_null(strstr(refused.err.text, "AIP_MODE=PREDICTION"));
+    set_variables(variables, N);
+    struct outcome on = translate(arena, "--vertex-ai-default-model=m"),
+                   both = translate(arena, "--allow-http=1 --model-repository=/r"),
+                   off = translate(arena, "--allow-vertex-ai=off");
+    for (size_t i = 0; i < N; i++) {
+        unsetenv(variables[i][0]);
+    }
+    assert_int_equal(on.status, ST_OK);
+    assert_int_equal(both.status, ST_OK);
     assert_int_equal(off.status, ST_OK);
+    static const char *const wanted[] = {"--http=0.0.0.0:8085",
+                                         "--grpc=none",
+                                         "--platform=vertex-ai",
+                                         "--platform-health-route=/health",
+                                         "--platform-predict-route=/predict",
+                                         "--platform-model=m",
+                                         "--model-repository=/models"};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
+        assert_true(has_argument(&on.flags, wanted[i]));
+    }
+    assert_false(has_argument(&on.flags, "--http=0.0.0.0:8000"));
+    assert_false(has_argument(&on.flags, "--http=none"));
+    assert_true(has_argument(&both.flags, "--http=0.0.0.0:8000"));
+    assert_false(has_argument(&both.flags, "--model-repository=/models"));
+    assert_false(has_argument(&off.flags, "--platform=vertex-ai"));
+    assert_true(has_argument(&off.flags, "--http=0.0.0.0:8000"));
+    arena_free(arena);
+}
+
+static void triton_sagemaker_environment_is_read(void **state) {
+    static const char *const variables[][2] = {{"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME", "m"},
+                                               {"SAGEMAKER_TRITON_PING_MODE", "live"},
+                                               {"SAGEMAKER_TRITON_INFERENCE_TYPE", "generate"}};
+    enum { N = sizeof(variables) / sizeof(*variables) };
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    set_variables(variables, N);
+    struct outcome on = translate(arena, "--allow-sagemaker=true");
+    for (size_t i = 0; i < N; i++) {
+        unsetenv(variables[i][0]);
+    }
+    assert_true(has_argument(&on.flags, "--platform-model=m"));
+    assert_true(has_argument(&on.flags, "--platform-health=live"));
+    assert_true(has_argument(&on.flags, "--platform-inference=generate"));
     arena_free(arena);
 }
 
@@ -356,7 +414,8 @@ int main(void) {
         cmocka_unit_test(triton_flag_translates_to_ours),
         cmocka_unit_test(triton_every_flag_has_test_case),
         cmocka_unit_test(triton_log_levels_are_switched_one_by_one),
-        cmocka_unit_test(triton_vertex_environment_is_refused_unless_turned_off),
+        cmocka_unit_test(triton_vertex_environment_serves_its_routes_unless_turned_off),
+        cmocka_unit_test(triton_sagemaker_environment_is_read),
         cmocka_unit_test(triton_manifest_arguments_are_accepted),
         cmocka_unit_test(triton_manual_lists_every_flag),
     };

@@ -3,6 +3,7 @@ talk to, with Triton's defaults and what its flags promise."""
 import contextlib
 import functools
 import itertools
+import json
 import os
 import re
 import shutil
@@ -303,8 +304,8 @@ def test_http_limit_is_of_http_alone(start, repositories):
 
 
 @pytest.mark.parametrize("args, env, says", [
-    (["--allow-vertex-ai=true"], {}, "--allow-vertex-ai: not supported"),
-    ([], {"AIP_MODE": "PREDICTION"}, "AIP_MODE=PREDICTION: not supported"),
+    (["--allow-vertex-ai=true"], {}, "Vertex AI needs AIP_HEALTH_ROUTE in the environment"),
+    ([], {"AIP_MODE": "PREDICTION", "AIP_HEALTH_ROUTE": "/h"}, "Vertex AI needs AIP_PREDICT_ROUTE"),
     (["--model-namespacing=true"], {}, "--model-namespacing: not supported"),
     (["--http-port=one"], {}, "--http-port: expected a whole number"),
     (["--load-model=id_fp32"], {}, "--load-model needs --model-control-mode=explicit"),
@@ -314,6 +315,28 @@ def test_bad_flags_end_with_2(start, repositories, args, env, says):
     server = start("--model-repository", repositories("default"), *args, env=env)
     assert server.wait_exit() == 2
     assert says in server.log_text() and "Try: sluice tritonserver --help" in server.log_text()
+
+
+def test_vertex_ai_starts_by_its_environment_alone(start, repositories):
+    """As its containers are started: with variables, and no flag."""
+    port, metrics_port = free_ports(2)
+    server = start(f"--metrics-port={metrics_port}", env={
+        "AIP_MODE": "PREDICTION", "AIP_HTTP_PORT": str(port), "AIP_HEALTH_ROUTE": "/healthy",
+        "AIP_PREDICT_ROUTE": "/run", "AIP_STORAGE_URI": repositories("default")}).wait_ready()
+    assert server.at("http") == f"127.0.0.1:{port}" and "listening grpc" not in server.log_text()
+    assert server.status("/healthy") == 200
+    assert server.status("/run", ("X-Vertex-Ai-Triton-Redirect", "v2/models/id_fp32/ready"), method="POST") == 200
+
+
+def test_sagemaker_starts_by_flag_and_environment(start, repositories):
+    port, = free_ports(1)
+    server = start("--model-repository", repositories("default"), "--allow-sagemaker=true", f"--sagemaker-port={port}",
+                   "--allow-http=false", "--allow-grpc=false", "--allow-metrics=false",
+                   env={"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "id_fp32"}).wait_ready()
+    assert server.status("/ping") == 200
+    tensor = {"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}
+    answer = http1.request(server.at("http"), "POST", "/invocations", json.dumps({"inputs": [tensor]}).encode())
+    assert answer.status == 200 and json.loads(answer.body)["outputs"][0]["data"] == [1.0]
 
 
 def test_flag_without_effect_is_one_line(start, repositories):

@@ -219,7 +219,13 @@ static void send_response(struct http_infer *infer, const struct http_infer_resp
                                .release = release_response,
                                .user = &infer->base.inference.base.call.response};
     char length[20];
-    if (encoded->v2.binary) {
+    const char *platform_type =
+        encoded->v2.binary
+            ? http_platform_binary_type(infer->base.api, exchange, encoded->v2.json.len)
+            : NULL;
+    if (platform_type) {
+        reply.content_type = platform_type;
+    } else if (encoded->v2.binary) {
         add_field(&reply, fields, STR("Inference-Header-Content-Length"),
                   str_make(length, num_print_u64(length, encoded->v2.json.len)));
     }

@@ -247,6 +247,12 @@ static void on_head(struct http_exchange *exchange, void *context) {
     }
 }
 
+static void on_platform_head(struct http_exchange *exchange, void *context) {
+    if (http_platform_route(context, exchange)) {
+        on_head(exchange, context);
+    }
+}
+
 static const char *error_body(struct buf *out, const struct error *error, void *context) {
     (void)context;
     json_error_body_print(out, error);
@@ -254,7 +260,9 @@ static const char *error_body(struct buf *out, const struct error *error, void *
 }
 
 struct http_router http_api_router(struct http_api *api) {
-    return (struct http_router){.context = api, .on_head = on_head, .error_body = error_body};
+    return (struct http_router){.context = api,
+                                .on_head = api->platform ? on_platform_head : on_head,
+                                .error_body = error_body};
 }
 
 void http_api_drain(struct http_api *api) {

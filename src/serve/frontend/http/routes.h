@@ -14,6 +14,7 @@
 #include "net/server/http/server.h"
 #include "serve/frontend/client_inference.h"
 #include "serve/frontend/header_forward.h"
+#include "serve/frontend/http/platform.h"
 #include "serve/frontend/keys.h"
 #include "serve/frontend/load_report.h"
 #include "serve/frontend/restrictions.h"
@@ -26,6 +27,7 @@ struct http_api {
     const struct keys *keys;                 /* NULL: no keys are needed */
     const struct restrictions *restrictions; /* NULL: none */
     const struct web_access *web;            /* which requests web pages may make */
+    const struct http_platform *platform;    /* whose paths are served besides; NULL: of none */
     const struct header_forward *forward;    /* headers forwarded to models; NULL: none */
     const char *status_url; /* of the status page; NULL: none. Set before connections are accepted
                              */
