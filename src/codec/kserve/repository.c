@@ -119,17 +119,18 @@ enum status v2_repository_load_decode(struct arena *arena, struct str body,
 /* ---- unload ---------------------------------------------------------------------------------- */
 
 enum status v2_repository_unload_decode(struct arena *arena, struct str body,
-                                        const struct json_limits *limits, struct error *err) {
+                                        const struct json_limits *limits,
+                                        struct v2_repository_request *out, struct error *err) {
     struct json_tree tree;
     yyjson_val *parameters = NULL;
-    bool dependents;
+    *out = (struct v2_repository_request){.ready = false};
     enum status st = parse_body(&tree, arena, body, limits, err);
     if (st == ST_OK) {
         st = find_parameters(&tree, &parameters, err);
     }
     yyjson_val *value =
         st == ST_OK ? json_given(json_member(parameters, "unload_dependents")) : NULL;
-    return value ? json_read_bool(&tree, value, &dependents, err) : st;
+    return value ? json_read_bool(&tree, value, &out->unload_dependents, err) : st;
 }
 
 /* ---- gRPC ------------------------------------------------------------------------------------ */
@@ -171,6 +172,7 @@ struct entry {
     struct str key;
     uint32_t kind;    /* BOOL to BYTES; 0: none */
     struct str bytes; /* of STRING and BYTES */
+    bool boolean;     /* of BOOL */
 };
 
 static enum status read_value(struct str message, struct entry *out, struct error *err) {
@@ -185,6 +187,7 @@ static enum status read_value(struct str message, struct entry *out, struct erro
             }
             out->kind = field.number;
             out->bytes = field.bytes;
+            out->boolean = field.value != 0;
         }
     }
     return reader.error_text ? pb_reader_error(&reader, "ModelRepositoryParameter", err) : ST_OK;
@@ -259,9 +262,12 @@ static enum status handle_load_entry(const struct entry *entry, struct v2_reposi
 
 static enum status handle_unload_entry(const struct entry *entry, struct v2_repository_file *files,
                                        struct v2_repository_request *out, struct error *err) {
-    (void)files, (void)out;
-    bool wrong = str_is(entry->key, "unload_dependents") && entry->kind != BOOL;
-    return wrong ? wrong_kind(entry, "bool_param", err) : ST_OK;
+    (void)files;
+    if (!str_is(entry->key, "unload_dependents")) {
+        return ST_OK;
+    }
+    out->unload_dependents = entry->boolean;
+    return entry->kind == BOOL ? ST_OK : wrong_kind(entry, "bool_param", err);
 }
 
 enum status v2_grpc_repository_load_decode(struct arena *arena, struct str message,
@@ -294,11 +300,13 @@ static bool is_one_of(const char *name, const char *const *names) {
     return false;
 }
 
-static const char *const MAPS[] = {"parameters", "inputs", "priority_queue_policy", NULL};
+static const char *const MAPS[] = {"parameters", "inputs",     "priority_queue_policy",
+                                   "input_map",  "output_map", NULL};
 
 static const char *const NUMBERS[] = {"dims",
                                       "shape",
                                       "versions",
+                                      "model_version",
                                       "max_queue_delay_microseconds",
                                       "max_sequence_idle_microseconds",
                                       "priority_levels",

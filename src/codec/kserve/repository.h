@@ -17,6 +17,7 @@ struct v2_repository_request {
     struct str config; /* in a load; ptr NULL: none */
     const struct v2_repository_file *files;
     size_t n_files;
+    bool unload_dependents; /* in an unload of an ensemble: its members, too */
 };
 
 /* Decodes the body of an index: empty, or {"ready": BOOL}. Returns: ST_BAD_JSON, ST_BAD_FIELD
@@ -35,11 +36,11 @@ enum status v2_repository_load_decode(struct arena *arena, struct str body,
                                       const struct json_limits *limits,
                                       struct v2_repository_request *out,
                                       struct error *err) SLUICE_MUST_USE;
-/* Decodes the body of an unload: empty, or {"parameters": {"unload_dependents": BOOL}}, which
- * has no effect: no model is loaded for another.
+/* Decodes the body of an unload: empty, or {"parameters": {"unload_dependents": BOOL}}.
  * Clause: model repository extension, "Unload". */
 enum status v2_repository_unload_decode(struct arena *arena, struct str body,
                                         const struct json_limits *limits,
+                                        struct v2_repository_request *out,
                                         struct error *err) SLUICE_MUST_USE;
 
 /* RepositoryIndexRequest, RepositoryModelLoadRequest and RepositoryModelUnloadRequest. Returns:

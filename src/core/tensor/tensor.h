@@ -45,7 +45,8 @@ struct model_spec {
     size_t n_inputs;
     const struct tensor_spec *outputs;
     size_t n_outputs;
-    bool decoupled; /* 0 or more responses to a request */
+    bool decoupled;   /* 0 or more responses to a request */
+    bool is_ensemble; /* its outputs are other models', with whose responses their memory counts */
     /* Why max_batch_size is what it is, for messages; ptr NULL: unknown. */
     struct str batch_origin;
 };

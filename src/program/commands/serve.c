@@ -13,6 +13,7 @@
 #include "program/options/command.h"
 #include "program/options/exit_code.h"
 #include "program/options/help.h"
+#include "serve/ensemble/ensemble.h"
 #include "serve/frontend/labels.h"
 #include "serve/frontend/mip/plan.h"
 #include "serve/repository/repository.h"
@@ -59,6 +60,8 @@ static enum status add_frontend_data(void *user, struct model_version *version, 
     return st == ST_OK ? model_labels_load(version, err) : st;
 }
 
+static const sluice_backend *const BUILTIN[] = {&ensemble_backend};
+
 static struct repository_options options_of(const struct serve_settings *settings,
                                             const struct repository_params *params) {
     return (struct repository_options){
@@ -68,6 +71,9 @@ static struct repository_options options_of(const struct serve_settings *setting
         .model_repositories = settings->model_repositories.items,
         .n_model_repositories = settings->model_repositories.n,
         .backend_dir = settings->backend_dir,
+        .builtin = BUILTIN,
+        .n_builtin = sizeof(BUILTIN) / sizeof(BUILTIN[0]),
+        .ensemble_ops = &ensemble_ops,
         .backend_params = settings->backend_params,
         .n_backend_params = settings->backend_configs.n,
         .model_config_name = settings->model_config_name,

@@ -14,6 +14,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/tensor/tensor.h"
+#include "serve/config/ensemble.h"
 
 struct model_config_tensor {
     struct str name;
@@ -174,6 +175,7 @@ struct model_config {
     const struct model_config_level *levels;
     size_t n_levels;
     struct model_sequences sequences;
+    struct model_ensemble ensemble;
     const struct model_warmup *warmups;
     size_t n_warmups;
     /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */

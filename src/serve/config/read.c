@@ -9,6 +9,7 @@
 
 #include "core/base/doc/reader.h"
 #include "core/base/log.h"
+#include "serve/config/ensemble_read.h"
 #include "serve/config/resolve_config.h"
 
 enum { MAX_BATCH_SIZE = 2147483647 /* an int32 in ModelConfig */ };
@@ -1049,6 +1050,7 @@ static const struct platform platforms[] = {
     {"onnxruntime_onnx", "onnxruntime"},     {"openvino", "openvino"},
     {"tensorrt_plan", "tensorrt"},           {"tensorflow_graphdef", "tensorflow"},
     {"tensorflow_savedmodel", "tensorflow"}, {"pytorch_libtorch", "pytorch"},
+    {ENSEMBLE_PLATFORM, ENSEMBLE_PLATFORM},
 };
 
 bool backend_name_is_valid(struct str name) {
@@ -1075,9 +1077,6 @@ static void check_backend(struct doc_reader *reader, const struct doc_node *node
 /* Derives the backend from the platform. */
 static void check_platform(struct doc_reader *reader, const struct doc_node *node, void *object) {
     struct model_config *out = object;
-    if (str_is(out->platform, "ensemble")) {
-        doc_reader_fail(reader, node, "ensembles (models made of other models) are not supported");
-    }
     for (size_t i = 0; i < sizeof(platforms) / sizeof(platforms[0]); i++) {
         if (!str_is(out->platform, platforms[i].name)) {
             continue;
@@ -1118,18 +1117,6 @@ static const struct doc_member OPTIMIZATION[] = {
 
 /* ---- model_operations ------------------------------------------------------------------------ */
 
-/* Where a value was read: "config.pbtxt:4: model_operations.op_library_filename". */
-static struct str place_of(struct doc_reader *reader, const struct doc_node *node) {
-    struct error where;
-    doc_error(node, &where, "%s", "");
-    struct str text = str_of(where.text), place = {NULL, 0};
-    while (text.len > 0 && (text.ptr[text.len - 1] == ' ' || text.ptr[text.len - 1] == ':')) {
-        text.len--;
-    }
-    doc_reader_dup(reader, text, &place);
-    return place;
-}
-
 static void read_libraries(struct doc_reader *reader, const struct doc_node *node, void *object) {
     struct model_config *out = object;
     check_count(reader, node, MAX_PARAMS);
@@ -1138,7 +1125,7 @@ static void read_libraries(struct doc_reader *reader, const struct doc_node *nod
     out->libraries = libraries;
     for (struct doc_node item = {0}; doc_reader_next(reader, node, &item); libraries++) {
         doc_reader_text(reader, &item, &libraries->filename);
-        libraries->place = place_of(reader, &item);
+        libraries->place = doc_reader_place(reader, &item);
         if (libraries->filename.len == 0) {
             doc_reader_fail(reader, &item, "expected the path of a library");
         }
@@ -1223,7 +1210,7 @@ static void read_checksums(struct doc_reader *reader, const struct doc_node *nod
     for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
         struct model_config_checksum *checksum = &checksums[out->n_checksums++];
         doc_reader_object(reader, &item, CHECKSUM, checksum);
-        checksum->place = place_of(reader, &item);
+        checksum->place = doc_reader_place(reader, &item);
     }
 }
 
@@ -1243,6 +1230,36 @@ static void read_agents(struct doc_reader *reader, const struct doc_node *node, 
 
 static const struct doc_member AGENTS[] = {{"agents", MEMBER_CUSTOM(read_agents), .members = AGENT},
                                            {0}};
+
+/* ---- ensembles ------------------------------------------------------------------------------- */
+
+/* Fields that say how instances run: an ensemble has none. */
+static void refuse_for_ensemble(struct doc_reader *reader, const struct doc_node *root) {
+    static const char *const fields[] = {"instance_group", "dynamic_batching", "sequence_batching",
+                                         "model_warmup"};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        struct doc_node node = doc_get(root, fields[i]);
+        if (doc_is_present(&node) && doc_count(&node) > 0) {
+            doc_reader_fail(reader, &node,
+                            "an ensemble has no instances of its own: this belongs into the "
+                            "configuration of its members");
+        }
+    }
+}
+
+static void read_ensemble(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    bool is_ensemble = str_is(out->backend, ENSEMBLE_PLATFORM);
+    if (doc_is_present(node) && !is_ensemble) {
+        doc_reader_fail(reader, node,
+                        "a model with steps is an ensemble: expected platform: \"ensemble\"");
+    }
+    if (is_ensemble) {
+        refuse_for_ensemble(reader, node->parent);
+        ensemble_read(reader, node, out);
+        out->platform = STR(ENSEMBLE_PLATFORM);
+    }
+}
 
 /* ---- top level ------------------------------------------------------------------------------- */
 
@@ -1278,8 +1295,7 @@ static const struct doc_member MODEL[] = {
     {"batch_input", MEMBER_REFUSED("inputs made by the server are not supported")},
     {"batch_output", MEMBER_REFUSED("outputs scattered by another tensor are not supported")},
     {"optimization", MEMBER_OBJECT(OPTIMIZATION)},
-    {"ensemble_scheduling",
-     MEMBER_REFUSED("ensembles (models made of other models) are not supported")},
+    {"ensemble_scheduling", MEMBER_CUSTOM(read_ensemble), .members = ENSEMBLE_SCHEDULING},
     {"cc_model_filenames", MEMBER_IGNORED("there are no GPUs to choose a file for")},
     {"metric_tags", MEMBER_IGNORED("metrics carry no labels of the model's own")},
     {"model_operations", MEMBER_OBJECT(OPERATIONS)},

@@ -369,7 +369,7 @@ static const struct bad bads[] = {
      {"config.pbtxt:1: parameters", "unknown parameter \"sluice.run_at\""}},
     /* would change answers */
     {"\nensemble_scheduling { step [ ] }",
-     {"config.pbtxt:2: ensemble_scheduling", "models made of other models"}},
+     {"config.pbtxt:2: ensemble_scheduling", "expected platform: \"ensemble\""}},
     {"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", {"batch_input", "not supported"}},
     {"batch_output [ { } ]", {"batch_output", "not supported"}},
     {"input {\n name: \"a\"\n allow_ragged_batch: true }",
@@ -429,7 +429,11 @@ static const struct bad bads[] = {
     {"sequence_batching { control_input { name: \"c\" control { int32_false_true: [ 0, 1 ] } }\n"
      "control_input { name: \"d\" control { int32_false_true: [ 0, 1 ] } } }",
      {"config.pbtxt:2: sequence_batching.control_input[1]", "the same name or kind"}},
-    {"platform: \"ensemble\"", {"config.pbtxt:1: platform", "models made of other models"}},
+    {"platform: \"ensemble\"", {"config.pbtxt:1: ", "an ensemble needs the field input"}},
+    {"platform: \"ensemble\"\ninstance_group { }",
+     {"config.pbtxt:2: instance_group", "no instances of its own"}},
+    {"platform: \"ensemble\" backend: \"identity\"",
+     {"platform: ", "belongs to backend \"ensemble\""}},
     {"instance_group { kind: KIND_GPU }", {"instance_group.kind", "CPUs only"}},
     {"instance_group { gpus: [ 0 ] }", {"instance_group.gpus", "--gpu-models-on-cpu"}},
     {"instance_group { gpus: [ -1 ] }", {"instance_group.gpus", "got -1"}},

@@ -779,6 +779,7 @@ static enum status plan_init(struct arena *arena, struct model_config *config, u
                 .outputs = out->specs,
                 .n_outputs = out->n,
                 .decoupled = config->decoupled,
+                .is_ensemble = config->ensemble.n_steps > 0,
                 .batch_origin = str_of(config->batch_reason),
             },
         .inputs = in->plans,

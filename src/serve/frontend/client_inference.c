@@ -190,11 +190,13 @@ static void name_memory_setting(const struct inference *self, const struct arena
               arena_bytes(arena));
 }
 
-/* The real size, with the text that the encoding made, where it is larger than expected. */
+/* The real size, with the text that the encoding made, where it is larger than expected. The
+ * outputs of an ensemble are counted with its members' responses. */
 static void count_response(struct outgoing_response *outgoing) {
     struct inference *self = outgoing->inference;
     const struct infer_request *request = self->call.request;
-    uint64_t n_bytes = infer_response_bytes(outgoing->response) + arena_bytes(outgoing->arena);
+    uint64_t n_bytes = arena_bytes(outgoing->arena);
+    n_bytes += self->spec->is_ensemble ? 0 : infer_response_bytes(outgoing->response);
     if (!outgoing->last) {
         outgoing->n_bytes = n_bytes;
         self->partial_bytes += n_bytes;

@@ -243,6 +243,7 @@ enum {
     CONFIG_OPTIMIZATION = 12,
     CONFIG_SEQUENCE_BATCHING = 13,
     CONFIG_PARAMETERS = 14,
+    CONFIG_ENSEMBLE_SCHEDULING = 15,
     CONFIG_MODEL_WARMUP = 16,
     CONFIG_BACKEND = 17,
     CONFIG_MODEL_OPERATIONS = 18,
@@ -513,6 +514,45 @@ static void add_agents(struct buf *out, const struct model_config *config) {
     pb_end(out, agents);
 }
 
+/* ---- configuration: ensembles ---------------------------------------------------------------- */
+
+static void add_map(struct buf *out, uint32_t number, const struct model_ensemble *ensemble,
+                    const struct ensemble_map *map, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        size_t entry = pb_begin(out, number);
+        pb_add_string(out, MAP_KEY, map[i].name);
+        pb_add_string(out, MAP_VALUE, ensemble->tensors[map[i].tensor].name);
+        pb_end(out, entry);
+    }
+}
+
+static void add_ensemble(struct buf *out, const struct model_ensemble *ensemble) {
+    size_t scheduling = pb_begin(out, CONFIG_ENSEMBLE_SCHEDULING);
+    for (size_t i = 0; i < ensemble->n_steps; i++) {
+        const struct ensemble_step *step = &ensemble->steps[i];
+        uint64_t version = 0;
+        bool pinned = step->version.ptr && num_parse_u64(step->version, &version);
+        size_t at = pb_begin(out, 1);
+        pb_add_string(out, 1, step->model);
+        pb_add_varint(out, 2, pinned ? version : UINT64_MAX /* -1 */);
+        add_map(out, 3, ensemble, step->inputs, step->n_inputs);
+        add_map(out, 4, ensemble, step->outputs, step->n_outputs);
+        pb_end(out, at);
+    }
+    pb_add_number(out, 2, ensemble->max_inflight_requests);
+    pb_end(out, scheduling);
+}
+
+/* ---- configuration: the whole ---------------------------------------------------------------- */
+
+static void add_instances(struct buf *out, const struct model_config *config) {
+    size_t group = pb_begin(out, CONFIG_INSTANCE_GROUP);
+    pb_add_string(out, 1, config->name);
+    pb_add_number(out, 2, config->instance_count);
+    pb_add_number(out, 4, KIND_CPU);
+    pb_end(out, group);
+}
+
 static void add_config(struct buf *out, const struct model_config *config) {
     size_t whole = pb_begin(out, DOCUMENT);
     pb_add_string(out, CONFIG_NAME, config->name);
@@ -525,11 +565,12 @@ static void add_config(struct buf *out, const struct model_config *config) {
     for (size_t i = 0; i < config->n_outputs; i++) {
         add_output(out, &config->outputs[i]);
     }
-    size_t group = pb_begin(out, CONFIG_INSTANCE_GROUP);
-    pb_add_string(out, 1, config->name);
-    pb_add_number(out, 2, config->instance_count);
-    pb_add_number(out, 4, KIND_CPU);
-    pb_end(out, group);
+    bool is_ensemble = config->ensemble.n_steps > 0;
+    if (is_ensemble) {
+        add_ensemble(out, &config->ensemble);
+    } else {
+        add_instances(out, config);
+    }
     pb_add_string(out, CONFIG_DEFAULT_MODEL_FILENAME, config->default_filename);
     add_batching(out, config);
     add_optimization(out, config);
@@ -543,7 +584,7 @@ static void add_config(struct buf *out, const struct model_config *config) {
         pb_end(out, entry);
     }
     add_warmups(out, config);
-    pb_add_string(out, CONFIG_BACKEND, config->backend);
+    pb_add_string(out, CONFIG_BACKEND, is_ensemble ? STR("") : config->backend);
     add_operations(out, config);
     size_t policy = pb_begin(out, CONFIG_TRANSACTION_POLICY);
     pb_add_number(out, 1, config->decoupled);

@@ -48,5 +48,6 @@ enum status repository_change_from_request(struct arena *arena,
     out->config = request->config;
     out->files = files;
     out->n_files = request->n_files;
+    out->unload_dependents = request->unload_dependents;
     return ST_OK;
 }

@@ -45,7 +45,10 @@ bool inference_was_cancelled(const struct inference *self) {
 static void on_done(struct call *call);
 
 struct inference *inference_of_request(const sluice_request *request) {
-    struct call *call = request->host;
+    return inference_of_call(request->host);
+}
+
+struct inference *inference_of_call(struct call *call) {
     return call->done == on_done ? CONTAINER_OF(call, struct inference, call) : NULL;
 }
 
@@ -434,12 +437,14 @@ static void on_memory(struct memory_reservation *reservation, bool reserved) {
     finish_unsubmitted(self);
 }
 
-/* A decoupled model's responses are counted as they come. */
+/* A decoupled model's responses are counted as they come, those of an ensemble with its
+ * members'. */
 static void reserve_memory(struct inference *self) {
     struct arena *arena = self->call.request->arena;
     uint64_t n_bytes = arena_bytes(arena);
     arena_stop_counting(arena); /* the reservation counts it */
-    n_bytes += self->spec->decoupled ? 0 : expected_response_bytes(self);
+    bool counts_later = self->spec->decoupled || self->spec->is_ensemble;
+    n_bytes += counts_later ? 0 : expected_response_bytes(self);
     switch (memory_reserve(self->account, self->order ? &self->order->memory : NULL, &self->memory,
                            n_bytes, on_memory)) {
     case MEMORY_GRANTED:

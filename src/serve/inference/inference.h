@@ -174,6 +174,8 @@ void inference_set_parent(struct inference *self, struct inference *parent);
 /* Returns: the inference of a request that a backend has got; NULL: it is of none, as those of a
  * warm-up and those that pad a batch. Thread: any, until the backend's last response. */
 struct inference *inference_of_request(const sluice_request *request);
+/* The same of a call. */
+struct inference *inference_of_call(struct call *call);
 /* Finds the model and begins the trace. `version` empty or without a pointer: the default version;
  * `on_worker`: false on a helper thread. Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION,
  * ST_NOT_READY; ST_UNSUPPORTED for a decoupled model where one response is carried. */

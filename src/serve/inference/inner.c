@@ -175,6 +175,9 @@ static struct trace *begin_trace(struct inference *base) {
 
 static enum status prepare(struct inference *base, bool on_worker, struct error *err) {
     const struct inner_options *options = &inner_of(base)->options;
+    if (options->found) {
+        return inference_use_version(base, options->found, err);
+    }
     struct str version = options->version.len > 0 ? options->version : str_make(NULL, 0);
     return inference_find_model(base, options->services->repository, on_worker, options->model,
                                 version, err);
@@ -218,6 +221,7 @@ static bool fill_request(struct inner_inference *self) {
     uint64_t parents_ns = options->parent ? options->parent->call.request->deadline_ns : 0;
     request->arena = self->arena;
     request->id = options->id.ptr ? options->id : STR("");
+    request->params_are_opaque = options->params_are_opaque;
     request->deadline_ns = earlier_ns(options->deadline_ns, parents_ns);
     request->n_inputs = options->n_inputs;
     request->n_wanted = options->n_wanted;

@@ -71,7 +71,11 @@ struct inner_options {
     /* Of `worker`. NULL: memory is not counted. With a parent: NULL. */
     struct memory_account *account;
     struct str model, version; /* `version`: decimal digits; empty: the highest that is ready */
-    struct str id;             /* "": none */
+    /* The version that the model and its version are, if the caller has a reference on it until
+     * inner_inference_start is carried out: nothing is looked up. NULL: it is found by their
+     * names, in services->repository. */
+    struct model_version *found;
+    struct str id; /* "": none */
     struct params params;
     /* By the names of the model's inputs, in any order. The bytes are row-major, little-endian, in
      * pieces; dimensions as of a client: with the batch where the model batches, none is -1. */
@@ -79,8 +83,9 @@ struct inner_options {
     size_t n_inputs;
     const struct infer_requested_output *wanted; /* none: all outputs of the model */
     size_t n_wanted;
-    uint64_t priority;    /* a level of the model, 1 is the highest; 0: the model's default */
-    uint64_t deadline_ns; /* on the monotonic clock (clock_now_ns); 0: none but the parent's */
+    bool params_are_opaque; /* as in struct infer_request */
+    uint64_t priority;      /* a level of the model, 1 is the highest; 0: the model's default */
+    uint64_t deadline_ns;   /* on the monotonic clock (clock_now_ns); 0: none but the parent's */
     /* Of what it is a part of; zeroed: none. Inside of a parent that is traced it is traced, too,
      * and this is not used. */
     struct trace_context trace;

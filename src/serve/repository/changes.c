@@ -56,6 +56,11 @@ struct job {
     uint64_t deadline_ns; /* when it runs; 0: none */
     atomic_bool cancelled; /* JOB_LOAD: it stops looking at files */
     bool abandoned;
+    /* JOB_LOAD of an ensemble, which is queued again, with its model prepared, until its members
+     * are loaded */
+    bool prepared;
+    struct str waits_for; /* the model whose load it waits for; ptr NULL: none */
+    bool as_member;       /* JOB_LOAD: it is loaded for an ensemble */
 };
 
 static bool is_ending(const struct repository *repository) {
@@ -223,6 +228,84 @@ static void cancel_loads(struct repository *repository, struct str name) {
     lock_cond_broadcast(&changes->supervise);
 }
 
+/* ---- the members of an ensemble -------------------------------------------------------------- */
+
+static bool enqueue(struct repository *repository, struct job *job);
+
+static struct job *find_any_load(struct changes *changes, struct str name) {
+    struct job *job = find_load(&changes->running, name);
+    return job ? job : find_load(&changes->queue, name);
+}
+
+/* Returns: whether the load waits for one of `name`, by way of others. */
+static bool waits_for_load_of(struct changes *changes, const struct job *job, struct str name) {
+    /* Each waits for one, and none for itself by way of others: the chain ends. */
+    while (job && job->waits_for.ptr) {
+        if (str_eq(job->waits_for, name)) {
+            return true;
+        }
+        job = find_any_load(changes, job->waits_for);
+    }
+    return false;
+}
+
+/* With explicit control the members of an ensemble are loaded with it. */
+static void load_member(struct repository *repository, struct str name) {
+    const struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    bool served = model_slot && model_slot->serving;
+    if (served || repository->model_control_mode != REPOSITORY_EXPLICIT || is_ending(repository) ||
+        !model_name_is_valid(name) || find_any_load(&repository->changes, name)) {
+        return;
+    }
+    struct job *job = job_new(JOB_LOAD, name);
+    if (job) { /* else the ensemble says that the member is not there */
+        job->occasion = LOAD_REQUESTED;
+        job->as_member = true;
+        enqueue(repository, job);
+    }
+}
+
+/* Finds a load to wait for. The lock is held. */
+static void set_waits_for(struct repository *repository, struct job *job) {
+    const struct model_ensemble *ensemble = &job->model->config.ensemble;
+    struct changes *changes = &repository->changes;
+    job->waits_for = (struct str){NULL, 0};
+    for (size_t i = 0; i < ensemble->n_steps && !job->waits_for.ptr; i++) {
+        struct str name = ensemble->steps[i].model;
+        const struct job *load = find_any_load(changes, name);
+        if (!load || load == job) {
+            continue;
+        }
+        if (waits_for_load_of(changes, load, job->name)) {
+            char other[QUOTED_NAME_BYTES];
+            error_set(&job->model->error, ST_BAD_MODEL,
+                      "%.*s: ensemble %s has this one as a member, by way of others or at once: a "
+                      "circle",
+                      STR_ARG(ensemble->steps[i].place), quote_name(name, other));
+            return;
+        }
+        job->waits_for = name;
+    }
+}
+
+/* Returns: whether the load of an ensemble has to wait for those of its members, which may be
+ * queued by this. */
+static bool wait_for_members(struct repository *repository, struct job *job) {
+    bool waits = false;
+    lock_acquire(&repository->lock);
+    struct model *model = job->model;
+    if (model && model->error.status == ST_OK && model->config.ensemble.n_steps > 0 &&
+        !job->abandoned && !is_ending(repository)) {
+        for (size_t i = 0; i < model->config.ensemble.n_steps; i++) {
+            load_member(repository, model->config.ensemble.steps[i].model);
+        }
+        set_waits_for(repository, job);
+        waits = job->waits_for.ptr != NULL;
+    }
+    lock_release(&repository->lock);
+    return waits;
+}
+
 /* ---- running a load -------------------------------------------------------------------------- */
 
 /* Ends the use of the change. Returns: whether the job was abandoned meanwhile. */
@@ -282,16 +365,28 @@ static enum status prepare(struct repository *repository, struct job *job, bool 
     return st;
 }
 
-static void run_load(struct repository *repository, struct job *job, struct error *err) {
+/* Everything before the versions are opened. *unchanged: as load_prepare. */
+static enum status read_files(struct repository *repository, struct job *job, bool *unchanged,
+                              struct error *err) {
     enum status st = ST_OK;
-    bool unchanged = false;
-    err->status = ST_OK;
+    *unchanged = false;
+    if (job->prepared) {
+        return ST_OK;
+    }
+    job->prepared = true;
     if (job->change) {
         st = copy_override(job, err);
     }
     bool abandoned = release_change(repository, job);
-    if (st == ST_OK && !abandoned) {
-        st = prepare(repository, job, &unchanged, err);
+    return st == ST_OK && !abandoned ? prepare(repository, job, unchanged, err) : st;
+}
+
+static void run_load(struct repository *repository, struct job *job, struct error *err) {
+    bool unchanged;
+    err->status = ST_OK;
+    enum status st = read_files(repository, job, &unchanged, err);
+    if (st == ST_OK && !unchanged && wait_for_members(repository, job)) {
+        return;
     }
     if (job->model) {
         job->override.directory.path = NULL; /* the model's */
@@ -362,7 +457,8 @@ static bool is_runnable(struct changes *changes, const struct job *job, size_t n
         return !find_scan(&changes->running);
     }
     return job->kind != JOB_LOAD ||
-           (n_loads < changes->max_loads && !find_load(&changes->running, job->name));
+           (n_loads < changes->max_loads && !find_load(&changes->running, job->name) &&
+            !(job->waits_for.ptr && find_any_load(changes, job->waits_for)));
 }
 
 /* The first job that may start. Returns: NULL when there is none. */
@@ -386,11 +482,10 @@ static void job_begin(struct repository *repository, struct job *job) {
     TAILQ_INSERT_TAIL(&changes->running, job, link);
     changes->n_loading += job->kind == JOB_LOAD;
     job->deadline_ns = timeout_ns > 0 ? clock_now_ns() + timeout_ns : 0;
-    job->uses_change = job->kind == JOB_LOAD && job->change;
+    job->uses_change = job->kind == JOB_LOAD && job->change && !job->prepared;
+    job->waits_for = (struct str){NULL, 0};
     lock_cond_broadcast(&changes->supervise);
 }
-
-static bool enqueue(struct repository *repository, struct job *job);
 
 /* Queues the loads of the start, by name. */
 static void enqueue_start(struct repository *repository) {
@@ -414,8 +509,37 @@ static void enqueue_start(struct repository *repository) {
     }
 }
 
+/* The load of an ensemble waits for its members in the queue, where it takes no thread. */
+static void job_requeue(struct repository *repository, struct job *job) {
+    struct changes *changes = &repository->changes;
+    TAILQ_REMOVE(&changes->running, job, link);
+    changes->n_loading--;
+    TAILQ_INSERT_TAIL(&changes->queue, job, link);
+    lock_cond_broadcast(&changes->work);
+    lock_cond_broadcast(&changes->supervise);
+}
+
+/* The model of a load that is not carried out; one of the start is its slot's until it is
+ * abandoned. */
+static void drop_prepared(struct job *job) {
+    if (job->abandoned || job->occasion != LOAD_AT_START) {
+        model_free(job->model);
+        job->model = NULL;
+    }
+}
+
+static void note_loaded(struct repository *repository, const struct job *job) {
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), job->name);
+    if (model_slot && job->occasion != LOAD_FOUND) {
+        model_slot->loaded_as_member = job->as_member;
+    }
+}
+
 static void job_end(struct repository *repository, struct job *job, const struct error *err) {
     struct changes *changes = &repository->changes;
+    if (job->kind == JOB_LOAD && err->status == ST_OK && !job->abandoned) {
+        note_loaded(repository, job);
+    }
     TAILQ_REMOVE(&changes->running, job, link);
     if (job->abandoned) {
         changes->n_abandoned--;
@@ -449,7 +573,14 @@ static void job_execute(struct repository *repository, struct job *job) {
     lock_release(&repository->lock);
     job_run(repository, job, &err);
     lock_acquire(&repository->lock);
-    job_end(repository, job, &err);
+    if (!job->waits_for.ptr) {
+        job_end(repository, job, &err);
+    } else if (!job->abandoned && !is_ending(repository)) {
+        job_requeue(repository, job);
+    } else {
+        drop_prepared(job);
+        job_end(repository, job, &err);
+    }
 }
 
 static void thread_main(void *arg) {
@@ -686,6 +817,16 @@ bool changes_load_found(struct repository *repository, struct str name) {
     return job != NULL;
 }
 
+static void unload(struct repository *repository, const struct repository_change *change) {
+    const struct model_slot *model_slot =
+        model_slot_find(repository_name_table(repository), change->model);
+    const struct model *model = model_slot ? model_slot->serving : NULL;
+    changes_unload(repository, change->model);
+    if (model && change->unload_dependents) {
+        ensembles_unload_members(repository, model); /* it is kept until it is closed */
+    }
+}
+
 /* Queues the change as a job, or answers it at once. The lock is held. */
 static enum status change_begin(struct repository *repository, struct repository_change *change,
                                 bool *queued, struct error *err) {
@@ -698,7 +839,7 @@ static enum status change_begin(struct repository *repository, struct repository
         return error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
     }
     if (change->action == REPOSITORY_UNLOAD) {
-        changes_unload(repository, change->model);
+        unload(repository, change);
         return ST_OK;
     }
     if (!load && (changes->n_late_scans > 0 || changes->starting)) {
@@ -776,6 +917,9 @@ void changes_drain(struct repository *repository) {
     while ((job = TAILQ_FIRST(&changes->queue))) {
         TAILQ_REMOVE(&changes->queue, job, link);
         error_set(&job->error, ST_NOT_READY, "the server is being stopped");
+        if (job->prepared) { /* an ensemble that waits for its members */
+            drop_prepared(job);
+        }
         job_free(repository, job); /* a model of the start is its slot's */
     }
     TAILQ_FOREACH(job, &changes->running, link) {

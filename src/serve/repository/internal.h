@@ -29,6 +29,8 @@ struct published_view {
     const struct ready_list *ready; /* NULL: nothing is served */
     enum repository_phase phase;    /* of the model, when nothing is served */
     const char *reason;             /* for that phase; "" */
+    const char *missing;            /* why an ensemble is not ready, though it is served; NULL: it
+                                       is. In the view's own memory */
     size_t n_entries;               /* at least 1 */
     struct repository_entry entries[];
 };
@@ -56,6 +58,10 @@ struct model_slot {
     uint64_t unused_since;      /* repository->n_unused, when its model was unloaded or it was no
                                    longer listed */
     uint64_t tried_fingerprint; /* polling: the fingerprint of the last attempt; 0: none */
+    /* ensembles.c */
+    LIST_ENTRY(model_slot) ensemble_link;
+    bool is_ensemble;      /* linked: it serves, or failed to load, an ensemble */
+    bool loaded_as_member; /* for an ensemble only, and not by its own name */
 };
 
 /* All model slots, by name. */
@@ -152,6 +158,7 @@ struct repository {
     uint64_t model_load_retry_count;
     const char *const *op_library_dirs;
     size_t n_op_library_dirs;
+    const struct ensemble_ops *ensemble_ops; /* NULL: none */
     const struct repository_backend_param *backend_params;
     size_t n_backend_params;
     uint64_t default_max_batch_size;
@@ -175,6 +182,7 @@ struct repository {
     struct lock lock;
     struct retirement retirement;
     struct changes changes;
+    LIST_HEAD(, model_slot) ensembles;        /* under the lock */
     TAILQ_HEAD(, running_load) running_loads; /* in the order in which they began; under the lock */
 
     size_t n_start;                /* models of the start; under the lock */
@@ -200,6 +208,10 @@ static inline const struct name_table *repository_name_table(const struct reposi
 struct model_slot *model_slot_find(const struct name_table *name_table, struct str name);
 /* Returns: the slot of that name, added if necessary; NULL when out of memory. The lock is held. */
 struct model_slot *model_slot_get(struct repository *repository, struct str name);
+/* Returns: as repository_find, of a slot that is known; takes no reference on *out. Takes no
+ * lock. */
+enum status model_slot_pick(const struct model_slot *model_slot, struct str version_text,
+                            struct model_version **out, struct error *err) SLUICE_MUST_USE;
 /* Records where the model was found. The lock is held. Returns: false when out of memory. */
 bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin);
 /* The slot may be no longer used. The lock is held. */
@@ -263,6 +275,25 @@ void retirement_stop(struct repository *repository);
 /* Closes and frees everything that is retired. */
 void retirement_free(struct repository *repository);
 
+/* ---- ensembles.c: ensembles and their members ------------------------------------------------ */
+
+/* Completes the ensemble's configuration from its members, which are served. Returns: ST_NOT_READY
+ * with the reason where one of them is not; ST_BAD_MODEL. Thread: any; the lock is not held. */
+enum status ensemble_complete(struct repository *repository, const struct model *model,
+                              struct model_config *config, struct error *err) SLUICE_MUST_USE;
+/* Returns: why the ensemble that the slot serves is not ready, in `err`; ST_OK: it is, or the slot
+ * serves none. The lock is held. */
+enum status ensemble_check_members(const struct repository *repository,
+                                   const struct model_slot *model_slot, struct error *err);
+/* The slot was published: looks again at the ensembles that it is a member of. Those that failed to
+ * load for want of members are loaded now that this one is served. The lock is held. */
+void ensembles_note_published(struct repository *repository, struct model_slot *model_slot);
+/* Unloads the members of an unloaded ensemble that were loaded for it and that no other one uses,
+ * and theirs. The lock is held. */
+void ensembles_unload_members(struct repository *repository, const struct model *model);
+/* The slot is freed. The lock is held. */
+void ensembles_forget(struct model_slot *model_slot);
+
 /* ---- load.c: loading ------------------------------------------------------------------------- */
 
 /* Why a model is loaded. The first two serve the versions that load, if the model serves nothing
@@ -313,7 +344,8 @@ void changes_drain(struct repository *repository);
 /* Joins all threads. */
 void changes_stop(struct repository *repository);
 void changes_fini(struct repository *repository);
-/* Queues a load of a model that polling found, unless one is queued or running. The lock is held.
+/* Queues a load of a model that polling found, or whose members have come, unless one is queued or
+ * running. The lock is held.
  * Returns: whether it was queued. */
 bool changes_load_found(struct repository *repository, struct str name);
 /* Cancels the loads of the model and stops serving it. The lock is held. */

@@ -8,11 +8,14 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "core/base/log.h"
 #include "core/base/num.h"
 #include "core/event/clock.h"
+#include "core/must/must.h"
 #include "serve/config/fingerprint.h"
 #include "serve/repository/internal.h"
 #include "serve/repository/op_library.h"
@@ -70,6 +73,8 @@ static enum status load_version(struct repository *repository, struct model *mod
         .avoid_spinning = repository->cpus.quota_below_affinity,
         .cache = repository->cache,
         .state_budget = &repository->state_budget,
+        .ensemble_ops = repository->ensemble_ops,
+        .ensemble_user = repository,
         .on_version_opened = repository->on_version_opened,
         .on_version_opened_user = repository->on_version_opened_user,
     };
@@ -77,6 +82,9 @@ static enum status load_version(struct repository *repository, struct model *mod
         model_find_file(repository->list.backends, &repository->backends_lock, model,
                         attempt->number, &options.backend, &options.path, &attempt->error);
     struct model_config config = model->config;
+    if (st == ST_OK && config.ensemble.n_steps > 0) {
+        st = ensemble_complete(repository, model, &config, &attempt->error);
+    }
     if (st == ST_OK) {
         config.backend = str_of(options.backend->name);
         options.config = &config;
@@ -703,9 +711,13 @@ static bool is_unchanged(struct repository *repository, const struct model *mode
     const struct model_slot *model_slot =
         model_slot_find(repository_name_table(repository), model->name);
     const struct model *served = model_slot ? model_slot->serving : NULL;
+    const struct published_view *view =
+        model_slot ? atomic_load_explicit(&model_slot->view, memory_order_relaxed) : NULL;
+    bool misses_members = view && view->missing; /* they are loaded, too */
     bool same = model->error.status == ST_OK && served && !served->override_config.ptr &&
                 !model->override_config.ptr && served->fingerprint == model->fingerprint &&
-                served->error.status == ST_OK && str_eq(served->source, model->source);
+                !misses_members && served->error.status == ST_OK &&
+                str_eq(served->source, model->source);
     lock_release(&repository->lock);
     return same;
 }
@@ -953,19 +965,64 @@ static enum status prepare_start(struct repository *repository, struct model **m
     return st;
 }
 
-/* Loads the models of the start, by name, on the calling thread. */
-static void load_all(struct repository *repository, size_t *n, size_t *n_failed) {
-    struct model *model;
+static bool load_at_start(struct repository *repository, struct model *model) {
     struct error err;
-    *n = *n_failed = 0;
-    for (size_t i = 0; next_load_at_start(repository, i, &model); i++) {
-        if (model) {
-            ++*n;
-            (void)prepare_start(repository, &model, &err); /* load_model fails otherwise */
-            *n_failed += load_model(repository, &model, LOAD_AT_START, &err) != ST_OK;
-            atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
+    bool loaded = load_model(repository, &model, LOAD_AT_START, &err) == ST_OK;
+    atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
+    return loaded;
+}
+
+static bool has_waiting_member(const struct model *ensemble, struct model *const *waiting,
+                               size_t n) {
+    for (size_t i = 0; i < ensemble->config.ensemble.n_steps; i++) {
+        for (size_t j = 0; j < n; j++) {
+            if (waiting[j] != ensemble &&
+                str_eq(waiting[j]->name, ensemble->config.ensemble.steps[i].model)) {
+                return true;
+            }
         }
     }
+    return false;
+}
+
+/* Loads ensembles after those that are their members. Returns: how many failed. */
+static size_t load_ensembles(struct repository *repository, struct model **waiting, size_t n) {
+    size_t n_failed = 0;
+    while (n > 0) {
+        size_t i = 0;
+        while (i < n && has_waiting_member(waiting[i], waiting, n)) {
+            i++;
+        }
+        i = i < n ? i : 0; /* a circle: each of them says what it lacks */
+        struct model *next = waiting[i];
+        memmove(&waiting[i], &waiting[i + 1], (--n - i) * sizeof(*waiting));
+        n_failed += !load_at_start(repository, next);
+    }
+    return n_failed;
+}
+
+/* Loads the models of the start on the calling thread, by name, and ensembles after the others. */
+static void load_all(struct repository *repository, size_t *n, size_t *n_failed) {
+    struct model **ensembles = must_have(
+        calloc(repository_name_table(repository)->n + 1, sizeof(*ensembles)), "the ensembles");
+    struct model *model;
+    struct error err;
+    size_t n_ensembles = 0;
+    *n = *n_failed = 0;
+    for (size_t i = 0; next_load_at_start(repository, i, &model); i++) {
+        if (!model) {
+            continue;
+        }
+        ++*n;
+        (void)prepare_start(repository, &model, &err); /* load_model fails otherwise */
+        if (model->config.ensemble.n_steps > 0) {
+            ensembles[n_ensembles++] = model;
+        } else {
+            *n_failed += !load_at_start(repository, model);
+        }
+    }
+    *n_failed += load_ensembles(repository, ensembles, n_ensembles);
+    free(ensembles);
 }
 
 enum status repository_load(struct repository *repository, struct error *err) {

@@ -199,6 +199,7 @@ void forget_names(struct repository *repository) {
     for (size_t i = 0; i < old->n; i++) {
         struct model_slot *model_slot = old->model_slots[i];
         if (model_slot->unused_since < first && is_unused(repository, model_slot)) {
+            ensembles_forget(model_slot);
             model_slot->next_forgotten = retirement->forgotten;
             retirement->forgotten = model_slot;
         } else {

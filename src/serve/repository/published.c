@@ -1,5 +1,6 @@
 /* Published views: what workers read of a model, and visiting all of them. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "serve/repository/internal.h"
 
@@ -26,7 +27,9 @@ static void add_serving(struct published_view *view, const struct model_slot *mo
     const char *why = model_slot->inactive ? model_slot->inactive->error.text : "";
     for (size_t i = 0; i < model->n_attempts; i++) {
         const struct model_attempt *attempt = &model->attempts[i];
-        if (attempt->version) {
+        if (attempt->version && view->missing) {
+            add_entry(view, model_slot, attempt->number, REPOSITORY_FAILED, view->missing);
+        } else if (attempt->version) {
             add_entry(view, model_slot, attempt->number, REPOSITORY_READY, why);
             view->entries[view->n_entries - 1].version = attempt->version;
         } else {
@@ -125,9 +128,16 @@ bool model_slot_publish(struct repository *repository, struct model_slot *model_
     for (const struct model *model = repository->retirement.unloading; model; model = model->next) {
         n += model->model_slot == model_slot ? model->n_attempts : 0;
     }
-    struct published_view *view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]));
+    struct error missing = {.status = ST_OK};
+    size_t n_text = ensemble_check_members(repository, model_slot, &missing) != ST_OK
+                        ? strlen(missing.text) + 1
+                        : 0;
+    struct published_view *view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]) + n_text);
     if (!view) {
         return false;
+    }
+    if (n_text > 0) {
+        view->missing = memcpy(&view->entries[n], missing.text, n_text);
     }
     fill_view(view, repository, model_slot);
     const struct published_view *old =
@@ -135,6 +145,7 @@ bool model_slot_publish(struct repository *repository, struct model_slot *model_
     if (old) {
         retire_snapshot(repository, (struct retired_snapshot *)(void *)old);
     }
+    ensembles_note_published(repository, model_slot);
     return true;
 }
 

@@ -43,6 +43,7 @@ static void repository_init(struct repository *repository, struct arena *arena,
     repository->op_library_dirs = options->op_library_dirs;
     repository->n_op_library_dirs = options->n_op_library_dirs;
     repository->model_load_retry_count = options->model_load_retry_count;
+    repository->ensemble_ops = options->ensemble_ops;
     repository->backend_params = options->backend_params;
     repository->n_backend_params = options->n_backend_params;
     repository->default_max_batch_size = options->default_max_batch_size;
@@ -62,6 +63,7 @@ static void repository_init(struct repository *repository, struct arena *arena,
     lock_init(&repository->lock);
     lock_init(&repository->backends_lock);
     TAILQ_INIT(&repository->running_loads);
+    LIST_INIT(&repository->ensembles);
     changes_init(repository, options);
 }
 
@@ -149,6 +151,22 @@ static struct model_version *pick_version(const struct ready_list *ready, struct
     return NULL;
 }
 
+enum status model_slot_pick(const struct model_slot *model_slot, struct str version_text,
+                            struct model_version **out, struct error *err) {
+    const struct published_view *view =
+        atomic_load_explicit(&model_slot->view, memory_order_acquire);
+    uint64_t number;
+    if (!view->ready) {
+        return error_not_served(model_slot->name, view, err);
+    }
+    if (view->missing) {
+        return error_set(err, ST_NOT_READY, "ensemble \"%.*s\" is not ready: %s",
+                         STR_ARG(model_slot->name), view->missing);
+    }
+    *out = pick_version(view->ready, version_text, &number);
+    return *out ? ST_OK : error_unknown_version(model_slot->name, view, version_text, number, err);
+}
+
 enum status repository_find(struct repository *repository, struct str name, struct str version_text,
                             struct model_version **out, struct error *err) {
     /* A longer one would take its time to be hashed, and there is none. */
@@ -156,20 +174,15 @@ enum status repository_find(struct repository *repository, struct str name, stru
     const struct model_slot *model_slot =
         name.len <= MAX_NAME_BYTES ? model_slot_find(repository_name_table(repository), name)
                                    : NULL;
-    uint64_t number;
     if (!model_slot) {
         return atomic_load_explicit(&repository->scanned, memory_order_acquire)
                    ? error_unknown_model(name, "unknown model %s", err)
                    : error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
     }
-    const struct published_view *view =
-        atomic_load_explicit(&model_slot->view, memory_order_acquire);
-    if (!view->ready) {
-        return error_not_served(model_slot->name, view, err);
-    }
-    struct model_version *version = pick_version(view->ready, version_text, &number);
-    if (!version) {
-        return error_unknown_version(model_slot->name, view, version_text, number, err);
+    struct model_version *version;
+    enum status st = model_slot_pick(model_slot, version_text, &version, err);
+    if (st != ST_OK) {
+        return st;
     }
     if (atomic_load_explicit(&repository->stopping, memory_order_relaxed)) {
         return error_set(err, ST_NOT_READY, "the server is being stopped");

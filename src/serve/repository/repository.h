@@ -26,6 +26,7 @@
 #include "serve/scheduler/model_version.h"
 #include "sluice/backend.h"
 
+struct ensemble_ops; /* serve/scheduler/ensemble_call.h */
 struct shared_budget;
 struct repository;
 
@@ -68,6 +69,7 @@ struct repository_options {
     size_t n_backend_params;
     const sluice_backend *const *builtin; /* backends linked into the program; may be NULL */
     size_t n_builtin;
+    const struct ensemble_ops *ensemble_ops; /* what runs ensembles; NULL: none can be loaded */
     const char *model_config_name;     /* configs/NAME.pbtxt before config.pbtxt; NULL: none */
     bool disable_auto_complete_config; /* config.pbtxt must have what a model could tell itself */
     uint64_t model_load_retry_count;   /* of a version that failed to load: at once */
@@ -205,9 +207,10 @@ struct repository_entry {
     uint64_t number; /* version number; 0: the model has no version to load */
     enum repository_phase phase;
     struct model_version *version; /* when ready or unloading; else NULL */
-    const char *reason;            /* why it failed, or why its replacement failed; "" */
-    bool replaced;                 /* unloading while other versions of the model are served */
-    bool listed;                   /* the latest scan found the model's directory or file */
+    const char *reason; /* why it failed, why its replacement failed, or why an ensemble has not
+                           all its members; "" */
+    bool replaced;      /* unloading while other versions of the model are served */
+    bool listed;        /* the latest scan found the model's directory or file */
 };
 
 /* Calls `visit` for each version of each model, by name (byte order) and number, versions being
@@ -246,6 +249,9 @@ struct repository_change {
     struct str config;                   /* load: JSON in place of config.pbtxt; ptr NULL: none */
     const struct repository_file *files; /* load with `config`: files in place of the directory */
     size_t n_files;
+    /* unload of an ensemble: also its members that were loaded for it, and that no other ensemble
+     * uses */
+    bool unload_dependents;
     struct worker *worker; /* where `done` runs */
     void (*done)(struct repository_change *change);
     /* The result: ST_OK; ST_NOT_READY (not REPOSITORY_EXPLICIT, or shutting down), ST_BAD_REQUEST

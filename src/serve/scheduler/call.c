@@ -22,6 +22,7 @@
 #include "serve/config/resolve_config.h"
 #include "serve/config/sequence_params.h"
 #include "serve/scheduler/cache/call_cache.h"
+#include "serve/scheduler/ensemble_call.h"
 #include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/version.h"
@@ -145,6 +146,8 @@ enum status call_init(struct call *call, struct model_version *version, struct e
     run->n_answers = run->answered_ns = 0;
     run->loss = CALL_LOST_NOTHING;
     run->is_stored = false;
+    run->ensemble_run = NULL;
+    run->has_ensemble_compute = false;
     atomic_init(&run->cancelled, false);
     atomic_init(&run->state, CALL_NEW);
     return ST_OK;
@@ -444,7 +447,9 @@ void call_cancel(struct call *call) {
     if (call->run->lookup) {
         helper_pool_cancel(call->helpers, &call->run->lookup->job);
     }
-    if (remove_from_queues(call)) {
+    if (call->run->ensemble_run) {
+        call->run->version->ensemble_ops->cancel(call);
+    } else if (remove_from_queues(call)) {
         error_set(&call->response.error, ST_CANCELLED,
                   "the request was cancelled while it waited in the queue");
         reject_queued(call, METRIC_DROPPED_CANCELLED);
@@ -470,7 +475,10 @@ static void deliver_cached(struct call *call) {
 
 /* Runs a call that is not in the cache. */
 static void run_call(struct call *call) {
-    if (!call_run_inline(call) && call_enqueue(call)) {
+    const struct model_version *version = call->run->version;
+    if (version->ensemble_ops) {
+        version->ensemble_ops->run(call, version->ensemble);
+    } else if (!call_run_inline(call) && call_enqueue(call)) {
         scheduler_notify(&call->run->version->scheduler, 1);
     }
 }

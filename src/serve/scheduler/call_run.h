@@ -16,6 +16,7 @@
 #include "serve/config/queue_policy.h"
 #include "serve/config/sequence_params.h"
 #include "serve/scheduler/call.h"
+#include "serve/scheduler/statistics/statistics.h"
 #include "sluice/backend.h"
 
 /* States of a call. Only call_set_state changes them. */
@@ -93,6 +94,9 @@ struct call_run {
     struct response_stream *stream; /* bounds the partial responses in flight
                                        (partial_response.c); NULL: not decoupled */
     struct arena *extra_arena;      /* for an answer that exceeds the prepared memory */
+    void *ensemble_run;             /* ensemble_call.h; NULL: not running, or no ensemble */
+    bool has_ensemble_compute;      /* an ensemble's call has ended */
+    struct statistics_compute ensemble_compute; /* of its members */
 };
 
 static inline enum call_state call_state(struct call *call) {

@@ -58,8 +58,8 @@ struct partial_response {
 
 enum status response_stream_new(struct call *call, uint64_t now_ns, struct error *err) {
     struct model_version *version = call->run->version;
-    if (!call->on_partial_response || !version->plan.spec.decoupled) {
-        return ST_OK;
+    if (!call->on_partial_response || !version->plan.spec.decoupled || version->ensemble_ops) {
+        return ST_OK; /* an ensemble's members have streams of their own */
     }
     struct response_stream *stream = calloc(1, sizeof(*stream));
     if (!stream) {

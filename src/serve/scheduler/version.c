@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "serve/scheduler/backend.h"
+#include "serve/scheduler/ensemble_call.h"
 #include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/warmup/warmup.h"
 
@@ -164,6 +165,9 @@ static struct model_version *version_alloc(const struct version_options *options
 }
 
 static void version_free(struct model_version *version) {
+    if (version->ensemble) {
+        version->ensemble_ops->close(version->ensemble);
+    }
     if (version->model) {
         version->backend->model_close(version->model);
     }
@@ -249,6 +253,25 @@ static enum status choose_run_on(struct model_version *version, const sluice_mod
                             version->plan.spec.max_batch_size > 0, err);
 }
 
+static bool is_ensemble(const struct model_version *version) {
+    return version->config.ensemble.n_steps > 0;
+}
+
+/* An ensemble has no instances: its calls are run by what its members are called with. */
+static enum status open_ensemble(struct model_version *version,
+                                 const struct version_options *options, struct error *err) {
+    if (!options->ensemble_ops) {
+        return error_set(err, ST_UNSUPPORTED, "ensembles are not run here");
+    }
+    version->ensemble_ops = options->ensemble_ops;
+    version->run_on = RUN_ON_INSTANCE; /* not on a worker as a whole */
+    enum status st = statistics_init(&version->statistics, version->arena, 0,
+                                     version->config.max_batch_size, err);
+    return st == ST_OK ? version->ensemble_ops->open(version, options->ensemble_user,
+                                                     &version->ensemble, err)
+                       : st;
+}
+
 static enum status open_instances(struct model_version *version, const sluice_model_info *info,
                                   struct error *err) {
     enum status st = choose_run_on(version, info, err);
@@ -295,6 +318,9 @@ enum status version_open(const struct version_options *options, struct model_ver
         options->config->sequences.strategy == SEQUENCES_NONE) {
         version->n_instances = options->usable_cpus; /* one per worker that may run it */
     }
+    if (is_ensemble(version)) {
+        version->n_instances = 0;
+    }
     version->config.instance_count = version->n_instances; /* reported as resolved */
     if (st == ST_OK) {
         st = scheduler_configure(&version->scheduler, version->arena, &version->config,
@@ -304,7 +330,8 @@ enum status version_open(const struct version_options *options, struct model_ver
         st = options->on_version_opened(options->on_version_opened_user, version, err);
     }
     if (st == ST_OK) {
-        st = open_instances(version, &info, err);
+        st = is_ensemble(version) ? open_ensemble(version, options, err)
+                                  : open_instances(version, &info, err);
     }
     if (st != ST_OK) {
         version_free(version);
@@ -410,8 +437,10 @@ void version_end_delays(struct model_version *version) {
 void version_stop(struct model_version *version) {
     version_reject_calls(version);
     /* Polled instead of signalled: the thread that ends the last call must not use the version
-     * after its decrement, and serving pays nothing for an event that happens once. */
-    while (atomic_load_explicit(&version->n_in_flight, memory_order_acquire) > 0) {
+     * after its decrement, and serving pays nothing for an event that happens once. The calls of an
+     * ensemble end on their workers, which may have ended; its members are waited for. */
+    while (!version->ensemble_ops &&
+           atomic_load_explicit(&version->n_in_flight, memory_order_acquire) > 0) {
         nanosleep(&(struct timespec){.tv_nsec = STOP_POLL_NS}, NULL);
     }
     instances_stop(version);

@@ -31,6 +31,8 @@ enum {
     VERSION_SPIN_CPUS = 4, /* minimum number of threads per execution for spinning */
 };
 
+struct ensemble_ops; /* serve/scheduler/ensemble_call.h */
+
 struct model_version {
     /* constant once open */
     struct arena *arena;        /* contains everything here, this struct included */
@@ -38,6 +40,8 @@ struct model_version {
     struct model_plan plan;
     const sluice_backend *backend;
     sluice_model *model;
+    const struct ensemble_ops *ensemble_ops; /* NULL: no ensemble. With it there are no instances */
+    void *ensemble;                          /* of ensemble_ops */
     struct instance *instances;
     size_t n_instances;
     uint32_t n_threads; /* per execution */
@@ -92,6 +96,8 @@ struct version_options {
     bool avoid_spinning;                      /* the CPU quota is below the affinity */
     struct response_cache *cache;             /* for models that enable it; NULL: none */
     const struct shared_budget *state_budget; /* outlives all answers; NULL: no limit */
+    const struct ensemble_ops *ensemble_ops;  /* for ensembles; NULL: none can be opened */
+    void *ensemble_user;
     /* repository_options.on_version_opened; may be NULL */
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;

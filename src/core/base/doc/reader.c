@@ -65,6 +65,17 @@ void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size) {
     return items;
 }
 
+struct str doc_reader_place(struct doc_reader *reader, const struct doc_node *node) {
+    struct error where;
+    doc_error(node, &where, "%s", "");
+    struct str text = str_of(where.text), place = {NULL, 0};
+    while (text.len > 0 && (text.ptr[text.len - 1] == ' ' || text.ptr[text.len - 1] == ':')) {
+        text.len--;
+    }
+    doc_reader_dup(reader, text, &place);
+    return place;
+}
+
 void doc_reader_dup(struct doc_reader *reader, struct str text, struct str *out) {
     struct str copy = doc_reader_ok(reader) ? arena_dup(reader->arena, text) : str_make(NULL, 0);
     if (copy.ptr) {

@@ -57,6 +57,10 @@ void doc_reader_no_memory(struct doc_reader *reader);
 /* Returns: `n` zeroed items in the arena; NULL after an error. */
 void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size);
 
+/* Where a value is, as the errors of its node begin: "config.pbtxt:4: input[1].dims". The text is
+ * in the arena. */
+struct str doc_reader_place(struct doc_reader *reader, const struct doc_node *node);
+
 /* Where errors are collected, the functions between these two report those of a part of the
  * document on their own: an error before does not keep it from being read, and one in it does not
  * keep the next part. Each row of a table is such a part. Elsewhere they have no effect. `before`:

@@ -140,7 +140,7 @@ static enum status decode_request(struct http_repository *self, struct arena *ar
     case REPOSITORY_LOAD:
         return v2_repository_load_decode(arena, exchange->body, &limits, &self->request, err);
     case REPOSITORY_UNLOAD:
-        return v2_repository_unload_decode(arena, exchange->body, &limits, err);
+        return v2_repository_unload_decode(arena, exchange->body, &limits, &self->request, err);
     case REPOSITORY_SCAN:
         break;
     }

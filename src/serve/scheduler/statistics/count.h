@@ -69,6 +69,7 @@ struct statistics_shard {
     metric_cell n_inferences, input_ns, infer_ns, output_ns;
     metric_cell failed[STATISTICS_REASONS], failed_ns;
     metric_cell n_hits, hit_ns, n_misses, miss_ns; /* response cache */
+    struct statistics_executions *executions;      /* of an ensemble, on this worker; NULL: none */
 };
 
 struct statistics {
@@ -85,13 +86,17 @@ struct statistics {
 };
 
 /* Zeroed memory can count requests; this allocates the counters of executions in `arena`.
- * `max_batch_size` 0: the model does not batch. Returns: ST_NO_MEMORY. */
+ * `n_instances` 0: an ensemble, whose executions are counted by the worker. `max_batch_size` 0: the
+ * model does not batch. Returns: ST_NO_MEMORY. */
 enum status statistics_init(struct statistics *statistics, struct arena *arena, size_t n_instances,
                             uint64_t max_batch_size, struct error *err) SLUICE_MUST_USE;
 void statistics_fini(struct statistics *statistics);
 
 /* Counts a call that ended after it was queued or started. Thread: call->worker's. */
 void statistics_count_call(struct statistics *statistics, const struct call *call);
+/* Counts the execution of an ensemble's call, which has ended without an error. Thread:
+ * call->worker's. */
+void statistics_count_execution(struct statistics *statistics, const struct call *call);
 /* Begins and ends an execution; when it ends its calls may be freed. Thread: the one that claimed
  * the instance. */
 void statistics_execution_begin(struct statistics *statistics, size_t instance,

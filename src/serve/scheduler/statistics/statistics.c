@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "core/event/clock.h"
@@ -149,11 +150,22 @@ static struct statistics_shard *shard_of(struct statistics *statistics,
     if (shard) {
         return shard;
     }
-    shard = aligned_alloc(STATISTICS_LINE_BYTES, sizeof(*shard));
+    bool has_executions = statistics->n_instances == 0; /* after it, in the same block */
+    size_t n_cells = has_executions ? statistics->n_sizes + 1 : 0;
+    struct statistics_executions *executions;
+    size_t n_bytes = sizeof(*shard) + (has_executions ? sizeof(*executions) : 0) +
+                     n_cells * sizeof(struct statistics_cells);
+    n_bytes = (n_bytes + STATISTICS_LINE_BYTES - 1) / STATISTICS_LINE_BYTES * STATISTICS_LINE_BYTES;
+    shard = aligned_alloc(STATISTICS_LINE_BYTES, n_bytes);
     if (!shard) {
         return &statistics->spare;
     }
-    *shard = (struct statistics_shard){0};
+    memset(shard, 0, n_bytes);
+    if (has_executions) {
+        executions = (struct statistics_executions *)(void *)(shard + 1);
+        executions->by_size = (struct statistics_cells *)(void *)(executions + 1);
+        shard->executions = executions;
+    }
     per_worker_add(&statistics->shards, worker, &shard->per_worker);
     return shard;
 }
@@ -182,9 +194,14 @@ static struct statistics_compute parts_of(uint64_t started_ns, uint64_t compute_
                                        .output_ns = finished_ns - compute_end_ns};
 }
 
+struct statistics_compute statistics_compute_of(const struct call *call) {
+    return call->run->has_ensemble_compute ? call->run->ensemble_compute
+                                           : parts_of(call->started_ns, call->compute_start_ns,
+                                                      call->compute_end_ns, call->finished_ns);
+}
+
 static void count_success(struct statistics_shard *shard, const struct call *call) {
-    struct statistics_compute compute =
-        parts_of(call->started_ns, call->compute_start_ns, call->compute_end_ns, call->finished_ns);
+    struct statistics_compute compute = statistics_compute_of(call);
     metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->queue, call->started_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->compute, call->finished_ns - call->started_ns);
@@ -219,6 +236,20 @@ static void cell_set(metric_cell *cell, uint64_t value) {
     atomic_store_explicit(cell, value, memory_order_relaxed);
 }
 
+static void count_execution(struct statistics_executions *executions, size_t n_sizes, uint64_t size,
+                            const struct statistics_compute *compute, uint64_t ended_ns) {
+    if (size <= n_sizes) {
+        struct statistics_cells *cells = &executions->by_size[size];
+        metric_cell_add(&cells->count, 1);
+        metric_cell_add(&cells->input_ns, compute->input_ns);
+        metric_cell_add(&cells->infer_ns, compute->infer_ns);
+        metric_cell_add(&cells->output_ns, compute->output_ns);
+    }
+    metric_histogram_add(&executions->sizes, size);
+    metric_cell_add(&executions->count, 1);
+    cell_set(&executions->last_ns, ended_ns);
+}
+
 void statistics_execution_begin(struct statistics *statistics, size_t instance,
                                 struct call *const *calls, size_t n, uint64_t started_ns) {
     struct statistics_executions *running = &statistics->running[instance];
@@ -240,18 +271,18 @@ void statistics_execution_end(struct statistics *statistics, size_t instance, ui
     uint64_t size = metric_cell_read(&running->size);
     struct statistics_compute compute =
         parts_of(started_ns, running->compute_start_ns, running->compute_end_ns, ended_ns);
-    if (size <= statistics->n_sizes) {
-        struct statistics_cells *cells = &running->by_size[size];
-        metric_cell_add(&cells->count, 1);
-        metric_cell_add(&cells->input_ns, compute.input_ns);
-        metric_cell_add(&cells->infer_ns, compute.infer_ns);
-        metric_cell_add(&cells->output_ns, compute.output_ns);
-    }
-    metric_histogram_add(&running->sizes, size);
-    metric_cell_add(&running->count, 1);
+    count_execution(running, statistics->n_sizes, size, &compute, ended_ns);
     metric_cell_add(&running->busy_ns, ended_ns - started_ns);
-    cell_set(&running->last_ns, ended_ns);
     cell_set(&running->since_ns, 0);
+}
+
+void statistics_count_execution(struct statistics *statistics, const struct call *call) {
+    const struct statistics_shard *shard = shard_of(statistics, call->worker);
+    struct statistics_compute compute = statistics_compute_of(call);
+    if (shard->executions) {
+        count_execution(shard->executions, statistics->n_sizes, call->run->backend_request.batch,
+                        &compute, call->finished_ns);
+    }
 }
 
 void statistics_computed(struct statistics *statistics, size_t instance,
@@ -317,29 +348,48 @@ static void read_shard(const struct statistics_shard *shard, struct model_statis
     }
 }
 
+/* Iterates over the shards: `*slot` is 0 at first. Returns: NULL after the last. */
+static const struct statistics_shard *next_shard(struct statistics *statistics,
+                                                 const struct statistics_shard *shard,
+                                                 size_t *slot) {
+    const struct per_worker *next = shard ? shard->per_worker.next : NULL;
+    while (!next && *slot < PER_WORKER_SLOTS) {
+        next = per_worker_first(&statistics->shards, (*slot)++);
+    }
+    return (const struct statistics_shard *)next;
+}
+
 static void read_requests(struct statistics *statistics, struct model_statistics *out) {
+    const struct statistics_shard *shard = NULL;
     read_shard(&statistics->spare, out);
-    for (size_t i = 0; i < PER_WORKER_SLOTS; i++) {
-        const struct per_worker *one = per_worker_first(&statistics->shards, i);
-        for (; one; one = one->next) {
-            read_shard((const struct statistics_shard *)one, out);
-        }
+    for (size_t slot = 0; (shard = next_shard(statistics, shard, &slot));) {
+        read_shard(shard, out);
     }
     out->success = (struct statistics_time){out->request_time.count, out->request_time.sum};
     out->queue = (struct statistics_time){out->queue_time.count, out->queue_time.sum};
     out->n_computed = out->compute_time.count;
 }
 
+static void read_running(const struct statistics_executions *running, struct model_statistics *out,
+                         uint64_t *last_ns) {
+    uint64_t ended_ns = metric_cell_read(&running->last_ns);
+    *last_ns = ended_ns > *last_ns ? ended_ns : *last_ns;
+    out->n_executions += metric_cell_read(&running->count);
+    out->busy_ns += metric_cell_read(&running->busy_ns);
+    out->n_busy += metric_cell_read(&running->since_ns) > 0;
+    metric_histogram_read(&running->sizes, &out->batch_size);
+}
+
 static void read_executions(struct statistics *statistics, struct model_statistics *out) {
+    const struct statistics_shard *shard = NULL;
     uint64_t last_ns = 0;
     for (size_t i = 0; i < statistics->n_instances; i++) {
-        const struct statistics_executions *running = &statistics->running[i];
-        uint64_t ended_ns = metric_cell_read(&running->last_ns);
-        last_ns = ended_ns > last_ns ? ended_ns : last_ns;
-        out->n_executions += metric_cell_read(&running->count);
-        out->busy_ns += metric_cell_read(&running->busy_ns);
-        out->n_busy += metric_cell_read(&running->since_ns) > 0;
-        metric_histogram_read(&running->sizes, &out->batch_size);
+        read_running(&statistics->running[i], out, &last_ns);
+    }
+    for (size_t slot = 0; (shard = next_shard(statistics, shard, &slot));) {
+        if (shard->executions) {
+            read_running(shard->executions, out, &last_ns);
+        }
     }
     out->last_inference_ms = last_ns > 0 ? wall_ms(statistics, last_ns) : 0;
 }
@@ -362,21 +412,30 @@ void model_version_statistics(struct model_version *version, struct model_statis
     model_version_gauges(version, &out->n_queued, &out->n_running, &out->n_instances);
 }
 
-static struct statistics_batch read_size(const struct statistics *statistics, size_t size) {
+static void read_cells_of(const struct statistics_cells *cells, struct statistics_batch *batch) {
+    batch->count += metric_cell_read(&cells->count);
+    batch->compute.input_ns += metric_cell_read(&cells->input_ns);
+    batch->compute.infer_ns += metric_cell_read(&cells->infer_ns);
+    batch->compute.output_ns += metric_cell_read(&cells->output_ns);
+}
+
+static struct statistics_batch read_size(struct statistics *statistics, size_t size) {
     struct statistics_batch batch = {.size = size};
+    const struct statistics_shard *shard = NULL;
     for (size_t i = 0; i < statistics->n_instances; i++) {
-        const struct statistics_cells *cells = &statistics->running[i].by_size[size];
-        batch.count += metric_cell_read(&cells->count);
-        batch.compute.input_ns += metric_cell_read(&cells->input_ns);
-        batch.compute.infer_ns += metric_cell_read(&cells->infer_ns);
-        batch.compute.output_ns += metric_cell_read(&cells->output_ns);
+        read_cells_of(&statistics->running[i].by_size[size], &batch);
+    }
+    for (size_t slot = 0; (shard = next_shard(statistics, shard, &slot));) {
+        if (shard->executions) {
+            read_cells_of(&shard->executions->by_size[size], &batch);
+        }
     }
     return batch;
 }
 
 size_t model_version_batches(struct model_version *version, struct arena *arena,
                              struct statistics_batch **out) {
-    const struct statistics *statistics = &version->statistics;
+    struct statistics *statistics = &version->statistics;
     struct statistics_batch *batches =
         arena_calloc(arena, statistics->n_sizes + 1, sizeof(*batches));
     size_t n = 0;

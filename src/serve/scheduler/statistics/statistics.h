@@ -20,6 +20,7 @@
 #include "core/base/metric/histogram.h"
 #include "core/base/status.h"
 
+struct call;
 struct model_version;
 
 /* Why a request failed, in Triton's terms. */
@@ -106,6 +107,10 @@ void model_version_instance(struct model_version *version, size_t i,
 /* Reads the gauges only, which is cheaper. Thread: any. */
 void model_version_gauges(struct model_version *version, uint64_t *n_queued, uint64_t *n_running,
                           uint64_t *n_instances);
+
+/* The parts of a call that has ended: of an ensemble the sums over its members. Thread: the call's
+ * worker, until it is released. */
+struct statistics_compute statistics_compute_of(const struct call *call);
 
 /* "REJECTED" */
 const char *statistics_reason_name(enum statistics_reason reason);
