@@ -1,7 +1,7 @@
 /* A backend for tests of iterative sequences, written from the public header alone: it counts down
- * from INPUT, one less in each execution, and is done at 0. LEFT is what is left, COUNT the number of
- * executions, ROWS how many requests this one had, ID the sequence. LEFT and COUNT are kept by the
- * server: states OLD_LEFT → NEW_LEFT and OLD_COUNT → NEW_COUNT.
+ * from INPUT, one less in each execution, and is done at 0. LEFT is what is left, COUNT the number
+ * of executions, ROWS how many requests this one had, ID the sequence. LEFT and COUNT are kept by
+ * the server: states OLD_LEFT → NEW_LEFT and OLD_COUNT → NEW_COUNT.
  *
  * Parameters of a request: `delay_us` makes each execution slow; `forever` asks for another
  * execution without outputs each time. Parameter of the model: `iterative`, "no": it is not
@@ -124,8 +124,8 @@ static void execute_one(const sluice_request *request, size_t n) {
     int starts = number_of(request, "START");
     int32_t left = number_of(request, starts ? "INPUT" : "OLD_LEFT") - 1;
     int32_t count = number_of(request, "OLD_COUNT") + 1;
-    int32_t numbers[N_OUTPUTS] = {left, count, (int32_t)n, number_of(request, "CORRID"), left,
-                                  count};
+    int32_t numbers[N_OUTPUTS] = {left, count, (int32_t)n, number_of(request, "CORRID"),
+                                  left, count};
     answer(request, numbers, left > 0);
 }
 

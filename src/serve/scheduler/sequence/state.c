@@ -371,6 +371,7 @@ static enum status value_of_output(const struct call *call, const struct plan_st
         char name[QUOTED_NAME_BYTES];
         return error_prefix(err, "state %s", quote_name(plan->spec.name, name));
     }
+    assert(*out);
     if (output->n_bytes > 0) {
         memcpy((*out)->bytes, output->data, output->n_bytes);
         metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)output->n_bytes);
