@@ -59,6 +59,7 @@ struct job {
     /* JOB_LOAD of an ensemble, which is queued again, with its model prepared, until its members
      * are loaded */
     bool prepared;
+    bool queued_members;  /* once: a member that fails to load is not loaded again and again */
     struct str waits_for; /* the model whose load it waits for; ptr NULL: none */
     bool as_member;       /* JOB_LOAD: it is loaded for an ensemble */
 };
@@ -296,9 +297,10 @@ static bool wait_for_members(struct repository *repository, struct job *job) {
     struct model *model = job->model;
     if (model && model->error.status == ST_OK && model->config.ensemble.n_steps > 0 &&
         !job->abandoned && !is_ending(repository)) {
-        for (size_t i = 0; i < model->config.ensemble.n_steps; i++) {
+        for (size_t i = 0; i < model->config.ensemble.n_steps && !job->queued_members; i++) {
             load_member(repository, model->config.ensemble.steps[i].model);
         }
+        job->queued_members = true;
         set_waits_for(repository, job);
         waits = job->waits_for.ptr != NULL;
     }
