@@ -45,6 +45,8 @@ struct visited {
 
 struct walk {
     const atomic_bool *cancelled;
+    const struct fingerprint_entries *entries; /* NULL: none */
+    struct visited root;
     size_t n_entries;
     struct visited *visited; /* directories: a hash table, at most half full */
     size_t n_visited, n_slots;
@@ -94,6 +96,16 @@ static bool visit_first(struct walk *walk, const struct stat *info) {
     *slot = key;
     walk->n_visited++;
     return true;
+}
+
+/* Each entry of the root has a hash of its own: whatever the order of the entries, one that is a
+ * link to another has the hash of what is there. */
+static void forget_visited(struct walk *walk) {
+    if (walk->n_visited > 0) {
+        memset(walk->visited, 0, walk->n_slots * sizeof(*walk->visited));
+        *visited_slot(walk->visited, walk->n_slots, walk->root) = walk->root;
+        walk->n_visited = 1;
+    }
 }
 
 /* ---- walk ------------------------------------------------------------------------------------ */
@@ -176,8 +188,16 @@ static uint64_t hash_directory(struct walk *walk, const struct place *place) {
         walk->status = error_set(walk->err, ST_NOT_READY, "%s: %s", place->path, strerror(errno));
     }
     while (dir && may_continue(walk) && (entry = readdir(dir))) {
-        if (entry->d_name[0] != '.') {
-            sum += hash_entry(walk, place, entry->d_name);
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        if (place->depth == 0) {
+            forget_visited(walk);
+        }
+        uint64_t hash = hash_entry(walk, place, entry->d_name);
+        sum += hash;
+        if (place->depth == 0 && walk->entries) {
+            walk->entries->on_entry(walk->entries->user, entry->d_name, hash);
         }
     }
     if (dir) {
@@ -193,6 +213,7 @@ static uint64_t hash_root(struct walk *walk, const char *path, const struct stat
     }
     char *real = realpath(path, NULL);
     const struct place place = {path, real ? real : path, info->st_dev, 0};
+    walk->root = (struct visited){info->st_dev, info->st_ino};
     if (visit_first(walk, info) && !is_of_kernel(path)) {
         hash = hash_mix(hash, hash_directory(walk, &place));
     }
@@ -202,7 +223,13 @@ static uint64_t hash_root(struct walk *walk, const char *path, const struct stat
 
 enum status fingerprint_take(const char *path, const atomic_bool *cancelled, uint64_t *out,
                              struct error *err) {
-    struct walk walk = {.cancelled = cancelled, .err = err, .status = ST_OK};
+    return fingerprint_take_entries(path, NULL, cancelled, out, err);
+}
+
+enum status fingerprint_take_entries(const char *path, const struct fingerprint_entries *entries,
+                                     const atomic_bool *cancelled, uint64_t *out,
+                                     struct error *err) {
+    struct walk walk = {.cancelled = cancelled, .entries = entries, .err = err, .status = ST_OK};
     struct stat info;
     *out = 0;
     if (stat(path, &info) != 0) {

@@ -57,7 +57,8 @@ DIR *opendir(const char *path) {
     return theirs(path);
 }
 
-static atomic_int n_open; /* models open in the backend */
+static atomic_int n_open;   /* models open in the backend */
+static atomic_int n_opened; /* how many were opened */
 
 /* Opens files that don't begin with "bad" or "busy". */
 static sluice_status open_file(const sluice_model_args *args, sluice_model **model,
@@ -78,6 +79,7 @@ static sluice_status open_file(const sluice_model_args *args, sluice_model **mod
     }
     sluice_status status = rig_backend.model_open(args, model, error);
     atomic_fetch_add(&n_open, status == SLUICE_OK);
+    atomic_fetch_add(&n_opened, status == SLUICE_OK);
     return status;
 }
 
@@ -109,6 +111,7 @@ static void begin(struct served *served) {
     served->backend.model_close = close_file;
     served->builtin[0] = &served->backend;
     atomic_store(&n_open, 0);
+    atomic_store(&n_opened, 0);
     assert_int_equal(worker_new("test", &served->worker, &served->err), ST_OK);
     assert_int_equal(worker_start(served->worker, &served->err), ST_OK);
 }
@@ -361,6 +364,126 @@ static void repository_failed_reload_keeps_served_versions(void **state) {
     assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
     assert_listed(&served, "a 1 ready, a 3 ready");
     await_open(2);
+    end(&served);
+}
+
+/* ---- versions that stay ---------------------------------------------------------------------- */
+
+static void find_first(struct task *task) {
+    struct error err;
+    enum status st =
+        repository_find(task->served->repository, str_of(task->name), STR("1"), &task->found, &err);
+    assert_int_equal(st, ST_OK);
+    size_t n;
+    const uint64_t *siblings = model_version_siblings(task->found, &n);
+    snprintf(task->text, sizeof(task->text), "%zu up to %d", n, (int)siblings[n - 1]);
+    model_version_unref(task->found);
+}
+
+/* Version 1 of "a" is `version`, and has these siblings. */
+static void assert_first_is(struct served *served, const struct model_version *version,
+                            const char *siblings) {
+    struct task task = {.name = "a"};
+    on_worker(served, &task, find_first);
+    assert_ptr_equal(task.found, version);
+    assert_string_equal(task.text, siblings);
+}
+
+static void remove_version(struct served *served, const char *name) {
+    char path[PATH_MAX];
+    test_dir_remove_all(test_dir_path(&served->dir, name, path));
+}
+
+static void repository_load_leaves_unchanged_versions_open(void **state) {
+    struct served served;
+    struct task task = {.name = "a"};
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "r/a/config.pbtxt", "version_policy { all { } }");
+    make(&served, REPOSITORY_EXPLICIT, "a");
+    assert_listed(&served, "a 1 ready");
+    on_worker(&served, &task, hold_version); /* a request is running all the time */
+    const struct model_version *first = task.found;
+    add(&served, "r/a/2/model.fake", "two");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 ready, a 2 ready");
+    assert_first_is(&served, first, "2 up to 2");
+    assert_int_equal(atomic_load(&n_opened), 2);
+    add(&served, "r/a/2/model.fake", "changed");
+    add(&served, "r/a/3/model.fake", "three");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 ready, a 2 ready, a 3 ready");
+    assert_first_is(&served, first, "3 up to 3");
+    assert_int_equal(atomic_load(&n_opened), 4);
+    await_open(3); /* the old version 2 is closed, though version 1 is in use */
+    add(&served, "r/a/3/model.fake", "bad and larger");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_BAD_MODEL);
+    assert_first_is(&served, first, "3 up to 3");
+    remove_version(&served, "r/a/3");
+    remove_version(&served, "r/a/2");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 ready");
+    assert_first_is(&served, first, "1 up to 1");
+    assert_int_equal(atomic_load(&n_opened), 4);
+    await_open(1);
+    on_worker(&served, &task, release_version);
+    assert_int_equal(change(&served, REPOSITORY_UNLOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 unloaded");
+    await_open(0);
+    end(&served);
+}
+
+static void repository_load_opens_all_versions_after_change_of_common_file(void **state) {
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "r/a/2/model.fake", "two");
+    add(&served, "r/a/config.pbtxt", "version_policy { all { } }");
+    make(&served, REPOSITORY_EXPLICIT, "a");
+    assert_listed(&served, "a 1 ready, a 2 ready");
+    add(&served, "r/a/config.pbtxt", "version_policy { all { } } max_batch_size: 2");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_int_equal(atomic_load(&n_opened), 4);
+    add(&served, "r/a/labels.txt", "a");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_int_equal(atomic_load(&n_opened), 6);
+    await_open(2);
+    end(&served);
+}
+
+static void repository_latest_version_replaces_when_it_is_ready(void **state) {
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    make(&served, REPOSITORY_POLLED, NULL);
+    assert_listed(&served, "a 1 ready");
+    add(&served, "r/a/2/model.fake", "bad");
+    await_listed(&served, "a 1 ready: version 2: a torn file");
+    add(&served, "r/a/2/model.fake", "mended");
+    await_listed(&served, "a 2 ready");
+    await_open(1);
+    end(&served);
+}
+
+static void repository_poll_leaves_unchanged_versions_open(void **state) {
+    struct served served;
+    struct task task = {.name = "a"};
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "r/a/config.pbtxt", "version_policy { all { } }");
+    make(&served, REPOSITORY_POLLED, NULL);
+    assert_listed(&served, "a 1 ready");
+    on_worker(&served, &task, find_first);
+    char from[PATH_MAX], to[PATH_MAX];
+    test_dir_add(&served.dir, "new/model.fake", "two");
+    rename(test_dir_path(&served.dir, "new", from), test_dir_path(&served.dir, "r/a/2", to));
+    await_listed(&served, "a 1 ready, a 2 ready");
+    assert_first_is(&served, task.found, "2 up to 2");
+    assert_int_equal(atomic_load(&n_opened), 2);
     end(&served);
 }
 
@@ -766,6 +889,10 @@ int main(void) {
         cmocka_unit_test(repository_load_that_server_cannot_carry_out_is_not_ready),
         cmocka_unit_test(repository_load_invalid_name_is_refused),
         cmocka_unit_test(repository_failed_reload_keeps_served_versions),
+        cmocka_unit_test(repository_load_leaves_unchanged_versions_open),
+        cmocka_unit_test(repository_load_opens_all_versions_after_change_of_common_file),
+        cmocka_unit_test(repository_latest_version_replaces_when_it_is_ready),
+        cmocka_unit_test(repository_poll_leaves_unchanged_versions_open),
         cmocka_unit_test(repository_unload_waits_for_referenced_version),
         cmocka_unit_test(repository_load_with_config_and_files_overrides_directory),
         cmocka_unit_test(repository_unload_does_not_use_model_that_failed_to_load),

@@ -18,6 +18,7 @@
 #include "core/must/must.h"
 #include "serve/config/fingerprint.h"
 #include "serve/repository/internal.h"
+#include "serve/repository/kept_versions.h"
 #include "serve/repository/op_library.h"
 #include "serve/repository/override.h"
 
@@ -174,7 +175,9 @@ static void try_versions(struct repository *repository, struct model *model) {
                   LOG_CSTR("reason", model->error.text));
     } else {
         for (size_t i = 0; i < model->n_attempts; i++) {
-            try_version(repository, model, &model->attempts[i]);
+            if (!model->attempts[i].kept) {
+                try_version(repository, model, &model->attempts[i]);
+            }
         }
     }
 }
@@ -199,9 +202,11 @@ static struct ready_list *ready_list_new(struct model *model) {
             ready->numbers[ready->n++] = model->attempts[i].number;
         }
     }
-    for (size_t i = 0; i < ready->n; i++) {
-        ready->versions[i]->siblings = ready->numbers;
-        ready->versions[i]->n_siblings = ready->n;
+    ready->siblings = (struct version_numbers){ready->n, ready->numbers};
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        if (model->attempts[i].version && !model->attempts[i].kept) {
+            atomic_init(&model->attempts[i].version->siblings, &ready->siblings);
+        }
     }
     return ready->n > 0 ? ready : NULL;
 }
@@ -232,12 +237,16 @@ static void collect_failures(struct model *model) {
 static void close_opened_versions(struct model *model) {
     for (size_t i = 0; i < model->n_attempts; i++) {
         struct model_attempt *attempt = &model->attempts[i];
-        if (attempt->version) {
+        if (attempt->kept) { /* it is the served model's */
+            attempt->kept = false;
+        } else if (attempt->version) {
             version_stop(attempt->version);
             version_close(attempt->version);
-            attempt->version = NULL;
-            error_set(&attempt->error, ST_BAD_MODEL, "not served: another version failed to load");
+        } else {
+            continue;
         }
+        attempt->version = NULL;
+        error_set(&attempt->error, ST_BAD_MODEL, "not served: another version failed to load");
     }
     model->ready = NULL;
     model_remove_files(model);
@@ -263,14 +272,17 @@ static bool model_slot_swap_in(struct repository *repository, struct model_slot 
     model_slot->inactive = NULL;
     model_slot->loading = NULL;
     if (served) {
+        versions_take_over(model, served);
         retire_model(repository, model_slot, served);
     }
     if (model_slot_publish(repository, model_slot)) {
+        versions_set_siblings(model);
         retire_inactive(repository, inactive);
         return true;
     }
     if (served) {
         retire_cancel(repository, served);
+        versions_give_back(model, served);
     }
     model_slot->serving = served;
     model_slot->inactive = inactive;
@@ -316,6 +328,20 @@ static void notify_state_changed(struct repository *repository) {
     }
 }
 
+/* Which versions are not loaded again: "1, 3". */
+static const char *print_kept(const struct model *model, char out[SERVED_TEXT_BYTES]) {
+    struct ready_list kept = *model->ready;
+    uint64_t numbers[SERVED_TEXT_BYTES];
+    kept.n = 0;
+    kept.numbers = numbers;
+    for (size_t i = 0; i < model->n_attempts && kept.n < SERVED_TEXT_BYTES; i++) {
+        if (model->attempts[i].kept) {
+            numbers[kept.n++] = model->attempts[i].number;
+        }
+    }
+    return ready_list_print(&kept, out);
+}
+
 /* Publishes a model whose versions are loaded. Owns: takes `model` when it returns true. */
 static bool publish_model(struct repository *repository, struct model *model,
                           enum load_occasion occasion) {
@@ -325,10 +351,16 @@ static bool publish_model(struct repository *repository, struct model *model,
         return false;
     }
     struct model_slot *model_slot = model_slot_get(repository, model->name);
+    char kept[SERVED_TEXT_BYTES];
+    print_kept(model, kept);
     bool published = model_slot && model_slot_swap_in(repository, model_slot, model);
     bool failed = model->error.status != ST_OK;
     if (published) {
         retry_if_not_ready(model_slot, model);
+    }
+    if (published && kept[0]) {
+        log_event(LOG_INFO, "model versions that did not change are served on",
+                  LOG_STR("model", model->name), LOG_CSTR("versions", kept));
     }
     if (published && (!failed || occasion == LOAD_AT_START)) {
         count_failure(repository, model_slot, failed);
@@ -777,12 +809,15 @@ enum status load_prepare(struct repository *repository, struct str name,
         model_free(model);
         return ST_OK;
     }
+    lock_acquire(&repository->lock);
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
     if (!requested) {
-        lock_acquire(&repository->lock);
-        model_slot_find(repository_name_table(repository), name)->tried_fingerprint =
-            model->fingerprint;
-        lock_release(&repository->lock);
+        model_slot->tried_fingerprint = model->fingerprint;
     }
+    if (model_slot) {
+        versions_keep(model, model_slot->serving);
+    }
+    lock_release(&repository->lock);
     *out = model;
     return ST_OK;
 }

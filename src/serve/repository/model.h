@@ -20,8 +20,11 @@
 /* A version to be served, and the result of loading it. */
 struct model_attempt {
     uint64_t number;
-    struct model_version *version; /* NULL: it failed */
+    struct model_version *version; /* NULL: it failed, or another model has taken it over */
     struct error error;            /* why it failed */
+    uint64_t fingerprint;          /* of its files, taken before they are read; 0: unknown */
+    bool kept;          /* `version` is the served model's, to be taken over (kept_versions.c) */
+    struct model *home; /* the model that opened it, whose arena it uses; NULL: this one */
 };
 
 /* The served versions, ascending. Immutable once published. */
@@ -29,6 +32,7 @@ struct ready_list {
     size_t n;
     struct model_version **versions;
     uint64_t *numbers;
+    struct version_numbers siblings; /* the same, for the versions */
 };
 
 struct model_slot; /* serve/repository/internal.h */
@@ -55,6 +59,9 @@ struct model {
     const struct ready_list *ready; /* NULL: not loaded, or failed */
     struct error error;             /* status ST_OK: no error */
     uint64_t fingerprint;           /* taken before any file is read (serve/config/fingerprint.h) */
+    uint64_t common_fingerprint;    /* of what all versions have in common: the files outside their
+                                       directories, and override_config */
+    atomic_size_t refs;             /* itself, and the attempts of other models whose home it is */
     bool unloaded;                  /* it was served, until it was unloaded by request */
     bool abandoned; /* its load was given up: the result is discarded; under the lock */
 };

@@ -11,6 +11,7 @@
 
 #include "codec/kserve/repository.h"
 #include "core/base/doc/doc.h"
+#include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
 #include "serve/config/fingerprint.h"
@@ -293,14 +294,62 @@ static enum status inspect_model(struct model *model, const struct config_rules 
     return st == ST_OK ? choose_versions(arena, model, &found, err) : st;
 }
 
+/* The parts of a model's fingerprint. */
+struct parts {
+    struct model *model;
+    struct part {
+        uint64_t number, hash;
+    } * items; /* of versions' directories */
+    size_t n, cap;
+    uint64_t common;
+};
+
+static void add_part(void *user, const char *name, uint64_t hash) {
+    struct parts *parts = user;
+    uint64_t number;
+    if (!model_dir_version(name, &number)) {
+        parts->common += hash;
+        return;
+    }
+    if (parts->n == parts->cap) {
+        size_t cap = parts->cap * 2 + 8;
+        struct part *items = arena_realloc(parts->model->arena, parts->items,
+                                           parts->cap * sizeof(*items), cap * sizeof(*items));
+        if (!items) { /* of that version nothing is known: it is loaded again */
+            return;
+        }
+        parts->items = items;
+        parts->cap = cap;
+    }
+    parts->items[parts->n++] = (struct part){number, hash};
+}
+
+static void set_fingerprints(struct model *model, const struct parts *parts) {
+    uint64_t config = fnv1a_of(model->override_config.ptr ? model->override_config : STR(""));
+    model->common_fingerprint = parts->common ^ config;
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        struct model_attempt *attempt = &model->attempts[i];
+        attempt->fingerprint = model->file_backend ? model->fingerprint : 0;
+        for (size_t j = 0; j < parts->n; j++) {
+            if (parts->items[j].number == attempt->number) {
+                attempt->fingerprint = parts->items[j].hash;
+            }
+        }
+    }
+}
+
 void model_inspect(struct model *model, const struct config_rules *rules,
                    const atomic_bool *cancelled) {
     struct error err;
+    struct parts parts = {.model = model};
+    const struct fingerprint_entries entries = {add_part, &parts};
     model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
-    if (fingerprint_take(model->source.ptr, cancelled, &model->fingerprint, &err) != ST_OK ||
+    if (fingerprint_take_entries(model->source.ptr, &entries, cancelled, &model->fingerprint,
+                                 &err) != ST_OK ||
         inspect_model(model, rules, cancelled, &err) != ST_OK) {
         model->error = err;
     }
+    set_fingerprints(model, &parts);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -318,6 +367,7 @@ struct model *model_new(const struct model_origin *origin) {
     model->directory = origin->file_backend ? STR("") : model->source;
     model->file_backend = origin->file_backend;
     model->params = origin->params;
+    atomic_init(&model->refs, 1);
     if (!model->name.ptr || !model->source.ptr) {
         arena_free(arena);
         return NULL;
@@ -332,10 +382,21 @@ void model_remove_files(struct model *model) {
     }
 }
 
+static void model_unref(struct model *model) {
+    if (atomic_fetch_sub_explicit(&model->refs, 1, memory_order_acq_rel) == 1) {
+        arena_free(model->arena);
+    }
+}
+
 void model_free(struct model *model) {
     if (model) {
         model_remove_files(model);
-        arena_free(model->arena);
+        for (size_t i = 0; i < model->n_attempts; i++) {
+            if (model->attempts[i].home) {
+                model_unref(model->attempts[i].home);
+            }
+        }
+        model_unref(model);
     }
 }
 

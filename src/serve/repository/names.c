@@ -298,17 +298,21 @@ static bool is_held(const struct model *model) {
     return false;
 }
 
-static void close_versions(struct model *model) {
+/* Returns: whether there were any. */
+static bool close_versions(struct model *model) {
+    bool any = false;
     for (size_t i = 0; i < model->n_attempts; i++) {
         struct model_version *version = model->attempts[i].version;
         if (version) {
             version_stop(version);
             version_close(version);
             model->attempts[i].version = NULL;
+            any = true;
         }
     }
     model->ready = NULL;
     model_remove_files(model);
+    return any;
 }
 
 static void free_snapshots(struct retired_snapshot *retired) {
@@ -336,10 +340,8 @@ static bool keep_as_inactive(struct repository *repository, struct model_slot *m
 static void close_all(struct repository *repository, struct model *closing) {
     while (closing) {
         struct model *next = closing->next;
-        bool was_served = closing->ready != NULL;
         lock_release(&repository->lock);
-        close_versions(closing);
-        if (was_served) {
+        if (close_versions(closing)) {
             log_event(LOG_INFO, "model closed", LOG_STR("model", closing->name));
         }
         lock_acquire(&repository->lock);
@@ -557,7 +559,7 @@ void retirement_stop(struct repository *repository) {
 static void close_list(struct model *model) {
     while (model) {
         struct model *next = model->next;
-        close_versions(model);
+        (void)close_versions(model);
         model_free(model);
         model = next;
     }

@@ -21,7 +21,7 @@ void model_version_ref(struct model_version *version);
 void model_version_unref(struct model_version *version);
 
 const struct model_spec *model_version_spec(const struct model_version *version);
-/* All ready versions of the same model, ascending; borrowed while `version` is referenced. */
+/* All ready versions of the same model, ascending; valid until the worker's next loop iteration. */
 const uint64_t *model_version_siblings(const struct model_version *version, size_t *n);
 /* The completed configuration: inputs and outputs are in the order of the specification. */
 const struct model_config *model_version_config(const struct model_version *version);

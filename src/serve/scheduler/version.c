@@ -375,8 +375,10 @@ const struct model_spec *model_version_spec(const struct model_version *version)
 }
 
 const uint64_t *model_version_siblings(const struct model_version *version, size_t *n) {
-    *n = version->n_siblings;
-    return version->siblings;
+    const struct version_numbers *siblings =
+        atomic_load_explicit(&version->siblings, memory_order_acquire);
+    *n = siblings->n;
+    return siblings->numbers;
 }
 
 const struct model_config *model_version_config(const struct model_version *version) {

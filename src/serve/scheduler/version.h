@@ -33,6 +33,12 @@ enum {
 
 struct ensemble_ops; /* serve/scheduler/ensemble_call.h */
 
+/* The versions of a model that are served, ascending. */
+struct version_numbers {
+    size_t n;
+    const uint64_t *numbers;
+};
+
 struct model_version {
     /* constant once open */
     struct arena *arena;        /* contains everything here, this struct included */
@@ -56,13 +62,13 @@ struct model_version {
     struct str directory;            /* directory of the files that the configuration names */
     const void *user_data[MODEL_VERSION_SLOTS]; /* of the front ends; set before the version is
                                             published */
-    const uint64_t *siblings;                   /* set before the version is published */
-    size_t n_siblings;
-    const struct shared_budget *budget; /* of states */
-    struct state_value **first_states;  /* one per state; NULL: none */
+    const struct shared_budget *budget;         /* of states */
+    struct state_value **first_states;          /* one per state; NULL: none */
 
     /* modified while serving: separate cache lines from the constant part */
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
+    /* Set before the version is published, and replaced when others are added or removed. */
+    _Atomic(const struct version_numbers *) siblings;
     struct shape_times shape_times;        /* RUN_AUTO */
     struct per_worker_table inline_queues; /* inline queues (inline_queue.c) */
     struct failing_hosts failing_hosts;
