@@ -337,3 +337,86 @@ def test_timeout_and_failure_of_a_member_name_its_step(start):
         refused = live.refusal("wait", timeout=1000)  # the parameter: microseconds in a queue
     assert 'in ensemble "wait", step 0 (model "slow"): the request waited 1000 us' in refused.message()
     assert live.statistics("fails")["inference_stats"]["fail"]["count"] == 1
+
+
+# ---- many at once, and clients that leave --------------------------------------------------------
+
+def request_bytes(model, name="IN", rows=1):
+    body = json.dumps({"inputs": [{"name": name, "datatype": "FP32", "shape": [rows, 4],
+                                   "data": [1, 2, 3, 4] * rows}]})
+    return (f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: x\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+
+
+def write_slow(folder, **more):
+    write_models(folder)
+    Identity("slow", [("FP32", [4])], max_batch_size=8, parameters={"delay_us": 2000}).write(folder)
+    chain = [step("double", {"x": "IN"}, {"y": "a"}), step("slow", {"INPUT0": "a"}, {"OUTPUT0": "b"}),
+             step("add_one", {"x": "b"}, {"y": "OUT"})]
+    write_ensemble(folder, "slow_chain", ensemble(ENDS, *chain, **more))
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_eight_hundred_requests_of_which_half_are_left(start, limit):
+    live = start(lambda folder: write_slow(folder, scheduling=f"max_inflight_requests: {limit}\n"))
+    clients = [http1.Connection(live.server.address) for _ in range(800)]
+    for client in clients:
+        client.send(request_bytes("slow_chain"))
+    for client in clients[::2]:
+        client.reset()
+    for client in clients[1::2]:
+        with client:
+            answer = client.read_answer()
+            assert answer.status == 200 and json.loads(answer.body)["outputs"][0]["data"] == [3, 5, 7, 9]
+    assert numpy.array_equal(live.infer("chain", {"IN": ROW})["OUT"], ROW * 2 + 1)
+
+
+def test_member_unloaded_under_load_fails_requests_with_503_alone(start):
+    live = start(write_slow, "--model-control-mode", "explicit", "--load-model", "*")
+    statuses, stop = set(), threading.Event()
+
+    def ask():
+        with http1.Connection(live.server.address) as client:
+            while not stop.is_set():
+                client.send(request_bytes("slow_chain"))
+                statuses.add(client.read_answer().status)
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for number in range(60):
+        name = ("double", "slow", "add_one")[number % 3]
+        live.http.unload_model(name)
+        live.http.load_model(name)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert 200 in statuses and statuses <= {200, 503}, statuses
+    assert live.http.is_model_ready("slow_chain")
+
+
+def test_client_that_leaves_cancels_the_member_that_runs(start):
+    def write(folder):
+        Identity("endless", [("FP32", [4])], max_batch_size=8, parameters={"delay_us": 60000000}).write(folder)
+        write_ensemble(folder, "waits", ensemble(ENDS, step("endless", {"INPUT0": "IN"}, {"OUTPUT0": "OUT"})))
+
+    live = start(write)
+    client = http1.Connection(live.server.address)
+    client.send(request_bytes("waits"))
+    metrics.wait_until(live.server.address, lambda numbers: metrics.others_in_flight(numbers) > 0, "it runs")
+    client.reset()  # long before the member would have ended
+    metrics.wait_until(live.server.address, lambda numbers: metrics.others_in_flight(numbers) == 0, "it ended")
+    for model in ("waits", "endless"):
+        assert live.statistics(model)["inference_stats"]["fail"]["count"] == 1
+
+
+def test_server_that_stops_ends_what_an_ensemble_runs(start_server, tmp_path):
+    folder = tmp_path / "models"
+    Identity("endless", [("FP32", [4])], max_batch_size=8, parameters={"delay_us": 60000000}).write(folder)
+    write_ensemble(folder, "waits", ensemble(ENDS, step("endless", {"INPUT0": "IN"}, {"OUTPUT0": "OUT"})))
+    server = start_server("--model-repository", folder, "--drain-timeout", "100ms")
+    with http1.Connection(server.address) as client:
+        client.send(request_bytes("waits"))
+        metrics.wait_until(server.address, lambda numbers: metrics.others_in_flight(numbers) > 0, "it runs")
+        server.signal()
+        assert server.wait_exit() == 0
