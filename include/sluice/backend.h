@@ -185,7 +185,8 @@ typedef struct sluice_input {
     uint32_t index; /* into the model's inputs */
     sluice_datatype datatype;
     const char *name;
-    const int64_t *dims; /* including the batch dimension */
+    const int64_t *dims; /* including the batch dimension; the elements of all rows in one dimension
+                            where the configuration says allow_ragged_batch */
     size_t rank;
     size_t n_bytes; /* sum over pieces */
     const sluice_piece *pieces;
@@ -198,7 +199,8 @@ typedef struct sluice_request {
     void *host;     /* private to the host */
     const char *id; /* "": none */
     size_t id_bytes;
-    uint64_t batch; /* batch dimension of every input; 1 if the model has none */
+    uint64_t batch; /* batch dimension of every input, but of ragged ones and of those that
+                       batch_input makes; 1 if the model has none */
     /* in the model's order; optional ones may be absent. Those of `control_input` and `state` in
      * config.pbtxt are there, too: the host fills them */
     const sluice_input *inputs;
@@ -318,7 +320,8 @@ typedef struct sluice_backend {
     void (*instance_close)(sluice_instance *instance);
 
     /* Runs a batch of `n` >= 1 requests with the same inputs and equal shapes except the batch
-     * dimension; batch sizes sum to at most max_batch_size (n is 1 if the model does not batch).
+     * dimension; batch sizes sum to at most max_batch_size (n is 1 if the model does not batch, or
+     * if requests of unequal shapes were joined to one: ragged and padded inputs).
      * Requested outputs may differ. The array is borrowed until execute returns, each request until
      * its final response, sent during this call or later. One request may fail without the
      * others. */

@@ -25,7 +25,50 @@ struct model_config_tensor {
     struct shape reshape;   /* what the model sees instead of dims */
     bool has_reshape;
     bool optional;
+    bool ragged; /* allow_ragged_batch: shapes may differ in a batch */
     struct str label_filename;
+};
+
+enum model_batch_input_kind {
+    BATCH_ELEMENT_COUNT,                       /* for each request, its elements */
+    BATCH_ACCUMULATED_ELEMENT_COUNT,           /* the same, with those of the requests before it */
+    BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO, /* the same after a 0 */
+    BATCH_MAX_ELEMENT_COUNT_AS_SHAPE,          /* as many elements as the largest request has */
+    BATCH_ITEM_SHAPE,                          /* for each row, its shape */
+    BATCH_ITEM_SHAPE_FLATTEN,                  /* the same in one dimension */
+};
+
+/* batch_input: inputs of the model that the server makes from the shapes of a batch's requests. */
+struct model_batch_input {
+    enum model_batch_input_kind kind;
+    enum datatype datatype; /* DT_INT32 or DT_FP32 */
+    const struct str *targets;
+    size_t n_targets;
+    struct str source; /* an input that clients send */
+    struct str place;  /* where it was read: "config.pbtxt:4: batch_input" */
+};
+
+/* batch_output: outputs of which each request gets as many elements as its `source` says. */
+struct model_batch_output {
+    const struct str *targets;
+    size_t n_targets;
+    struct str source;
+    struct str place;
+};
+
+enum model_padding_kind {
+    PADDING_VALUE,  /* sluice.pad.INPUT: the value that fills rows up to the longest of the batch */
+    PADDING_MASK,   /* sluice.pad_mask.INPUT: 1 for each element of the source input, then 0 */
+    PADDING_LENGTH, /* sluice.pad_length.INPUT: the length of the source input */
+    PADDING_CUT,    /* sluice.pad_cut.OUTPUT: is cut to the length of the source input */
+};
+
+/* A parameter on the padding of one input or output. */
+struct model_padding {
+    enum model_padding_kind kind;
+    struct str param; /* its whole name */
+    struct str name;  /* of the input or output */
+    struct str value; /* a number for PADDING_VALUE, else the source */
 };
 
 /* Queue limits for the requests of one priority level. */
@@ -178,6 +221,14 @@ struct model_config {
     struct model_ensemble ensemble;
     const struct model_warmup *warmups;
     size_t n_warmups;
+    const struct model_batch_input *batch_inputs;
+    size_t n_batch_inputs;
+    const struct model_batch_output *batch_outputs;
+    size_t n_batch_outputs;
+    const struct model_padding *paddings;
+    size_t n_paddings;
+    /* sluice.pad_multiple: padded lengths are rounded up to a multiple of it; 0: they are not */
+    uint64_t pad_multiple;
     /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */
     enum model_run_on run_on;
     const struct model_config_param *params;

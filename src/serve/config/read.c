@@ -9,6 +9,7 @@
 
 #include "core/base/doc/reader.h"
 #include "core/base/log.h"
+#include "core/base/num.h"
 #include "serve/config/ensemble_read.h"
 #include "serve/config/resolve_config.h"
 
@@ -175,8 +176,7 @@ static const struct doc_member INPUT[] = {
     {"format", .words = FORMATS,
      MEMBER_IGNORED("it describes pictures to clients; the server does not look at it")},
     {"is_shape_tensor", MEMBER_REFUSED_TRUE(SHAPE_TENSOR)},
-    {"allow_ragged_batch",
-     MEMBER_REFUSED_TRUE("batches of requests with different shapes are not supported")},
+    {"allow_ragged_batch", MEMBER_BOOL(struct model_config_tensor, ragged)},
     {"is_non_linear_format_io", MEMBER_REFUSED_TRUE(NOT_ROW_MAJOR)},
     {0}};
 
@@ -223,6 +223,127 @@ static void read_outputs(struct doc_reader *reader, const struct doc_node *node,
     out->outputs = read_tensors(reader, node, OUTPUT, &out->n_outputs);
 }
 
+/* ---- batch_input and batch_output ------------------------------------------------------------ */
+
+static void read_names(struct doc_reader *reader, const struct doc_node *list,
+                       const struct str **out, size_t *n) {
+    check_count(reader, list, MAX_TENSORS);
+    struct str *names = doc_reader_list(reader, list, sizeof(*names), n);
+    *out = names;
+    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item); names++) {
+        doc_reader_text(reader, &item, names);
+        if (names->len == 0) {
+            doc_reader_fail(reader, &item, "must not be empty");
+        }
+    }
+    if (doc_reader_ok(reader) && *n == 0) {
+        doc_reader_fail(reader, list->parent, "has no %s", list->key);
+    }
+}
+
+/* Each kind has one source. */
+static void read_source(struct doc_reader *reader, const struct doc_node *node, struct str *out) {
+    const struct str *names = NULL;
+    size_t n = 0;
+    read_names(reader, node, &names, &n);
+    if (n > 1) {
+        doc_reader_fail(reader, node, "expected one input, got %zu", n);
+    }
+    if (doc_reader_ok(reader)) {
+        *out = names[0];
+    }
+}
+
+static void read_input_targets(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    struct model_batch_input *out = object;
+    read_names(reader, node, &out->targets, &out->n_targets);
+}
+
+static void read_input_source(struct doc_reader *reader, const struct doc_node *node,
+                              void *object) {
+    struct model_batch_input *out = object;
+    read_source(reader, node, &out->source);
+}
+
+static void read_made_datatype(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const enum datatype *datatype = out;
+    read_datatype(reader, node, out);
+    if (*datatype != DT_INT32 && *datatype != DT_FP32) {
+        doc_reader_fail(reader, node->val ? node : node->parent,
+                        "the data_type of an input that the server makes is TYPE_INT32 or "
+                        "TYPE_FP32");
+    }
+}
+
+static const char *const BATCH_INPUT_KINDS[] = {
+    [BATCH_ELEMENT_COUNT] = "BATCH_ELEMENT_COUNT",
+    [BATCH_ACCUMULATED_ELEMENT_COUNT] = "BATCH_ACCUMULATED_ELEMENT_COUNT",
+    [BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO] = "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO",
+    [BATCH_MAX_ELEMENT_COUNT_AS_SHAPE] = "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE",
+    [BATCH_ITEM_SHAPE] = "BATCH_ITEM_SHAPE",
+    [BATCH_ITEM_SHAPE_FLATTEN] = "BATCH_ITEM_SHAPE_FLATTEN",
+    NULL,
+};
+
+static const char TARGETS[] = "names, one at least";
+static const char SOURCE[] = "the name of one input";
+
+static const struct doc_member BATCH_INPUT[] = {
+    {"kind", MEMBER_WORD(struct model_batch_input, kind, BATCH_INPUT_KINDS)},
+    {"target_name", MEMBER_CUSTOM(read_input_targets), .form = TARGETS},
+    {"data_type",
+     MEMBER_CUSTOM_FIELD(struct model_batch_input, datatype, enum datatype, read_made_datatype),
+     .form = "TYPE_INT32 or TYPE_FP32"},
+    {"source_input", MEMBER_CUSTOM(read_input_source), .form = SOURCE},
+    {0}};
+
+static void read_batch_inputs(struct doc_reader *reader, const struct doc_node *node,
+                              void *object) {
+    struct model_config *out = object;
+    check_count(reader, node, MAX_TENSORS);
+    struct model_batch_input *items =
+        doc_reader_list(reader, node, sizeof(*items), &out->n_batch_inputs);
+    out->batch_inputs = items;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item); items++) {
+        doc_reader_object(reader, &item, BATCH_INPUT, items);
+        items->place = doc_reader_place(reader, &item);
+    }
+}
+
+static void read_output_targets(struct doc_reader *reader, const struct doc_node *node,
+                                void *object) {
+    struct model_batch_output *out = object;
+    read_names(reader, node, &out->targets, &out->n_targets);
+}
+
+static void read_output_source(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    struct model_batch_output *out = object;
+    read_source(reader, node, &out->source);
+}
+
+static const char *const BATCH_OUTPUT_KINDS[] = {"BATCH_SCATTER_WITH_INPUT_SHAPE", NULL};
+
+static const struct doc_member BATCH_OUTPUT[] = {
+    {"target_name", MEMBER_CUSTOM(read_output_targets), .form = TARGETS},
+    {"kind", MEMBER_UNUSED_WORD(BATCH_OUTPUT_KINDS)},
+    {"source_input", MEMBER_CUSTOM(read_output_source), .form = SOURCE},
+    {0}};
+
+static void read_batch_outputs(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    struct model_config *out = object;
+    check_count(reader, node, MAX_TENSORS);
+    struct model_batch_output *items =
+        doc_reader_list(reader, node, sizeof(*items), &out->n_batch_outputs);
+    out->batch_outputs = items;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item); items++) {
+        doc_reader_object(reader, &item, BATCH_OUTPUT, items);
+        items->place = doc_reader_place(reader, &item);
+    }
+}
+
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 static const char own_prefix[] = "sluice.";
@@ -257,14 +378,85 @@ bool model_config_has_param(const struct model_config *config, struct str name) 
     return find_param(config, name) < config->n_params;
 }
 
+static enum status read_pad_multiple(struct str value, uint64_t *out, struct error *err) {
+    if (!num_parse_u64(value, out) || *out == 0 || *out > INT32_MAX) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "sluice.pad_multiple is a whole number from 1 to %d, not \"%.*s\"",
+                         INT32_MAX, STR_ARG(value));
+    }
+    return ST_OK;
+}
+
+/* Splits "sluice.pad_mask.INPUT". Returns: false when it is none of these. */
+static bool parse_padding(const struct model_config_param *param, struct model_padding *out) {
+    static const char *const prefixes[] = {[PADDING_VALUE] = "sluice.pad.",
+                                           [PADDING_MASK] = "sluice.pad_mask.",
+                                           [PADDING_LENGTH] = "sluice.pad_length.",
+                                           [PADDING_CUT] = "sluice.pad_cut."};
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+        struct str prefix = str_of(prefixes[i]);
+        if (str_starts_with(param->name, prefix) && param->name.len > prefix.len) {
+            *out = (struct model_padding){
+                .kind = (enum model_padding_kind)i,
+                .param = param->name,
+                .name = str_make(param->name.ptr + prefix.len, param->name.len - prefix.len),
+                .value = param->value};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds it, or replaces the one of that name; the array may be shared with a copy of the
+ * configuration. */
+static enum status set_padding(struct arena *arena, struct model_config *config,
+                               struct model_padding padding, struct error *err) {
+    size_t at = 0;
+    while (at < config->n_paddings && !str_eq(config->paddings[at].param, padding.param)) {
+        at++;
+    }
+    size_t n = at < config->n_paddings ? config->n_paddings : config->n_paddings + 1;
+    struct model_padding *paddings = arena_calloc(arena, n, sizeof(*paddings));
+    size_t skip = padding.param.len - padding.name.len;
+    padding.param = arena_dup(arena, padding.param);
+    padding.value = arena_dup(arena, padding.value);
+    if (!paddings || !padding.param.ptr || !padding.value.ptr) {
+        return error_no_memory(err, "the model's configuration");
+    }
+    padding.name = str_make(padding.param.ptr + skip, padding.param.len - skip);
+    for (size_t i = 0; i < config->n_paddings; i++) {
+        paddings[i] = config->paddings[i];
+    }
+    paddings[at] = padding;
+    config->paddings = paddings;
+    config->n_paddings = n;
+    return ST_OK;
+}
+
+/* Parameters whose names begin with "sluice.". */
+static enum status set_own_param(struct arena *arena, struct model_config *config,
+                                 const struct model_config_param *param, struct error *err) {
+    struct model_padding padding;
+    if (str_is(param->name, "sluice.run_on")) {
+        return read_run_on(param->value, &config->run_on, err);
+    }
+    if (str_is(param->name, "sluice.pad_multiple")) {
+        return read_pad_multiple(param->value, &config->pad_multiple, err);
+    }
+    if (parse_padding(param, &padding)) {
+        return set_padding(arena, config, padding, err);
+    }
+    return error_set(err, ST_BAD_CONFIG,
+                     "unknown parameter \"%.*s\"; known are sluice.run_on, sluice.pad.INPUT, "
+                     "sluice.pad_mask.INPUT, sluice.pad_length.INPUT, sluice.pad_cut.OUTPUT and "
+                     "sluice.pad_multiple",
+                     STR_ARG(param->name));
+}
+
 enum status model_config_set_param(struct arena *arena, struct model_config *config,
                                    const struct model_config_param *param, struct error *err) {
     if (str_starts_with(param->name, str_of(own_prefix))) {
-        return str_is(param->name, "sluice.run_on")
-                   ? read_run_on(param->value, &config->run_on, err)
-                   : error_set(err, ST_BAD_CONFIG,
-                               "unknown parameter \"%.*s\"; known is sluice.run_on",
-                               STR_ARG(param->name));
+        return set_own_param(arena, config, param, err);
     }
     size_t at = find_param(config, param->name);
     size_t n = at < config->n_params ? config->n_params : config->n_params + 1;
@@ -1236,7 +1428,7 @@ static const struct doc_member AGENTS[] = {{"agents", MEMBER_CUSTOM(read_agents)
 /* Fields that say how instances run: an ensemble has none. */
 static void refuse_for_ensemble(struct doc_reader *reader, const struct doc_node *root) {
     static const char *const fields[] = {"instance_group", "dynamic_batching", "sequence_batching",
-                                         "model_warmup"};
+                                         "model_warmup",   "batch_input",      "batch_output"};
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         struct doc_node node = doc_get(root, fields[i]);
         if (doc_is_present(&node) && doc_count(&node) > 0) {
@@ -1256,6 +1448,11 @@ static void read_ensemble(struct doc_reader *reader, const struct doc_node *node
     }
     if (is_ensemble) {
         refuse_for_ensemble(reader, node->parent);
+        if (out->n_paddings > 0) {
+            doc_reader_fail(reader, node->parent,
+                            "an ensemble pads nothing: parameter \"%.*s\" belongs to its members",
+                            STR_ARG(out->paddings[0].param));
+        }
         ensemble_read(reader, node, out);
         out->platform = STR(ENSEMBLE_PLATFORM);
     }
@@ -1292,8 +1489,8 @@ static const struct doc_member MODEL[] = {
     {"response_cache", MEMBER_OBJECT(RESPONSE_CACHE)},
     {"parameters", MEMBER_CUSTOM(read_params), .members = PARAMETER},
     {"runtime", MEMBER_IGNORED("the backend's own library is used")},
-    {"batch_input", MEMBER_REFUSED("inputs made by the server are not supported")},
-    {"batch_output", MEMBER_REFUSED("outputs scattered by another tensor are not supported")},
+    {"batch_input", MEMBER_CUSTOM(read_batch_inputs), .members = BATCH_INPUT},
+    {"batch_output", MEMBER_CUSTOM(read_batch_outputs), .members = BATCH_OUTPUT},
     {"optimization", MEMBER_OBJECT(OPTIMIZATION)},
     {"ensemble_scheduling", MEMBER_CUSTOM(read_ensemble), .members = ENSEMBLE_SCHEDULING},
     {"cc_model_filenames", MEMBER_IGNORED("there are no GPUs to choose a file for")},

@@ -226,7 +226,7 @@ static void config_server_parameters_override_file(void **state) {
     assert_false(before.params[0].by_server);
     struct model_config_param wrong = {STR("sluice.run_at"), STR("x"), true};
     assert_int_equal(model_config_set_param(arena, &config, &wrong, &err), ST_BAD_CONFIG);
-    assert_non_null(strstr(err.text, "known is sluice.run_on"));
+    assert_non_null(strstr(err.text, "known are sluice.run_on"));
     arena_free(arena);
 }
 
@@ -370,10 +370,25 @@ static const struct bad bads[] = {
     /* would change answers */
     {"\nensemble_scheduling { step [ ] }",
      {"config.pbtxt:2: ensemble_scheduling", "expected platform: \"ensemble\""}},
-    {"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", {"batch_input", "not supported"}},
-    {"batch_output [ { } ]", {"batch_output", "not supported"}},
-    {"input {\n name: \"a\"\n allow_ragged_batch: true }",
-     {"config.pbtxt:3: input.allow_ragged_batch", "different shapes"}},
+    {"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", {"batch_input", "has no target_name"}},
+    {"batch_input {\n kind: BATCH_COUNT }",
+     {"config.pbtxt:2: batch_input.kind", "got \"BATCH_COUNT\""}},
+    {"batch_input { target_name: \"\" }", {"batch_input.target_name", "must not be empty"}},
+    {"batch_input { target_name: \"t\" }", {"batch_input", "TYPE_INT32 or TYPE_FP32"}},
+    {"batch_input { target_name: \"t\"\n data_type: TYPE_INT64 }",
+     {"config.pbtxt:2: batch_input.data_type", "TYPE_INT32 or TYPE_FP32"}},
+    {"batch_input { target_name: \"t\" data_type: TYPE_FP32 }",
+     {"batch_input", "has no source_input"}},
+    {"batch_input { target_name: \"t\" data_type: TYPE_FP32 source_input: [ \"a\", \"b\" ] }",
+     {"batch_input.source_input", "expected one input, got 2"}},
+    {"batch_output [ { } ]", {"batch_output", "has no target_name"}},
+    {"batch_output { target_name: \"t\" }", {"batch_output", "has no source_input"}},
+    {"batch_output { target_name: \"t\" kind: SCATTER source_input: \"a\" }",
+     {"batch_output.kind", "BATCH_SCATTER_WITH_INPUT_SHAPE"}},
+    {"parameters { key: \"sluice.pad_multiple\" value { string_value: \"0\" } }",
+     {"parameters", "a whole number from 1"}},
+    {"parameters { key: \"sluice.pad.\" value { string_value: \"0\" } }",
+     {"parameters", "unknown parameter \"sluice.pad.\""}},
     {"input { name: \"a\" is_shape_tensor: true }", {"input.is_shape_tensor", "not supported"}},
     {"output { name: \"a\" is_non_linear_format_io: true }", {"output.is_non", "row-major"}},
     {"dynamic_batching { preserve_ordering: true }\nmodel_transaction_policy { decoupled: true }",
@@ -432,6 +447,10 @@ static const struct bad bads[] = {
     {"platform: \"ensemble\"", {"config.pbtxt:1: ", "an ensemble needs the field input"}},
     {"platform: \"ensemble\"\ninstance_group { }",
      {"config.pbtxt:2: instance_group", "no instances of its own"}},
+    {"platform: \"ensemble\"\nbatch_output { target_name: \"t\" source_input: \"a\" }",
+     {"config.pbtxt:2: batch_output", "no instances of its own"}},
+    {"platform: \"ensemble\" parameters { key: \"sluice.pad.a\" value { string_value: \"0\" } }",
+     {"sluice.pad.a", "belongs to its members"}},
     {"platform: \"ensemble\" backend: \"identity\"",
      {"platform: ", "belongs to backend \"ensemble\""}},
     {"instance_group { kind: KIND_GPU }", {"instance_group.kind", "CPUs only"}},

@@ -12,6 +12,7 @@
 #include "core/base/checked.h"
 #include "core/base/log.h"
 #include "core/base/utf8.h"
+#include "serve/config/batch_layout.h"
 
 /* ---- the backend's description --------------------------------------------------------------- */
 
@@ -361,7 +362,7 @@ struct tensor_side {
     bool is_input;
     bool batches;
     bool takes_any;
-    const struct model_config *config; /* its controls and states are hidden from clients */
+    const struct model_config *config; /* inputs that the server fills are hidden from clients */
     const sluice_tensor_info *infos;   /* the model's */
     size_t n_infos;
     struct model_config_tensor *tensors; /* the configuration's, completed */
@@ -462,6 +463,41 @@ static void check_shape(struct tensor_side *side, const sluice_tensor_info *info
     }
 }
 
+static bool is_scattered(const struct tensor_side *side, struct str name) {
+    for (size_t i = 0; !side->is_input && i < side->config->n_batch_outputs; i++) {
+        const struct model_batch_output *batch_output = &side->config->batch_outputs[i];
+        for (size_t k = 0; k < batch_output->n_targets; k++) {
+            if (str_eq(batch_output->targets[k], name)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The shape of a ragged input and of a scattered output is another one in the model. */
+static void check_model_shape(struct tensor_side *side, const struct model_config_tensor *tensor,
+                              const sluice_tensor_info *info, struct shape seen, bool reshaped) {
+    if (is_scattered(side, tensor->name)) {
+        return;
+    }
+    if (!tensor->ragged) {
+        check_shape(side, info, seen, reshaped);
+    } else if (info->rank != 1 || info->dims[0] != -1) {
+        char text[SHAPE_TEXT_BYTES];
+        side_fail(side,
+                  "with allow_ragged_batch the model gets the elements of all requests in one "
+                  "dimension, the shape [-1]; the model has %s",
+                  shape_print(info_shape(info), text));
+    }
+}
+
+/* Returns: whether the server makes the input where a request leaves it out. */
+static bool is_filled(const struct tensor_side *side, struct str name) {
+    return model_padding_find(side->config, PADDING_MASK, name) ||
+           model_padding_find(side->config, PADDING_LENGTH, name);
+}
+
 /* Takes from the model what the configuration omits. */
 static void fill_from_info(struct tensor_side *side, const sluice_tensor_info *info,
                            struct model_config_tensor *tensor) {
@@ -515,8 +551,9 @@ static void resolve_tensor(struct tensor_side *side, size_t i, const sluice_tens
         if (!tensor->has_reshape) {
             accept_scalar(side, info, plan, &seen);
         }
-        check_shape(side, info, seen, plan->reshaped);
-        if (side->is_input && tensor->optional && !info->optional) {
+        check_model_shape(side, tensor, info, seen, plan->reshaped);
+        if (side->is_input && tensor->optional && !info->optional &&
+            !is_filled(side, tensor->name)) {
             side_fail(side, "config.pbtxt makes it optional, but the model cannot do without it");
         }
     }
@@ -548,7 +585,8 @@ static void fail_unknown_tensor(struct tensor_side *side) {
     side_fail(side, "the model has no %s of that name; it has %.*s", side->kind, STR_ARG(text));
 }
 
-/* Returns: whether the tensor is one that clients do not see: a control input or a state. */
+/* Returns: whether the tensor is one that clients do not see: a state, or an input that only the
+ * server fills. */
 static bool is_hidden(const struct tensor_side *side, const sluice_tensor_info *info) {
     const struct model_sequences *sequences = &side->config->sequences;
     for (size_t i = 0; side->is_input && i < sequences->n_controls; i++) {
@@ -562,7 +600,7 @@ static bool is_hidden(const struct tensor_side *side, const sluice_tensor_info *
             return true;
         }
     }
-    return false;
+    return side->is_input && batch_layout_makes_input(side->config, info->name);
 }
 
 static void adopt_tensor(struct tensor_side *side, uint32_t index) {
@@ -798,6 +836,9 @@ enum status resolve_config(struct arena *arena, struct model_config *config,
                            uint64_t default_max_batch_size, struct model_plan *plan,
                            struct error *err) {
     enum status st = resolve_batching(arena, config, info, default_max_batch_size, err);
+    if (st == ST_OK) {
+        st = batch_layout_check(arena, config, info, err);
+    }
     if (st != ST_OK) {
         return st;
     }
@@ -834,5 +875,10 @@ enum status resolve_config(struct arena *arena, struct model_config *config,
     if (st == ST_OK) {
         st = resolve_controls(arena, config, info, plan, err);
     }
-    return st == ST_OK ? resolve_states(&in, &out, config, plan) : st;
+    if (st == ST_OK) {
+        st = resolve_states(&in, &out, config, plan);
+    }
+    return st == ST_OK && batch_layout_is_needed(config)
+               ? batch_layout_resolve(arena, config, info, in.specs, plan, err)
+               : st;
 }

@@ -38,6 +38,8 @@ struct plan_state {
     struct shape first_shape; /* of the first value as the model gets it; none is -1 */
 };
 
+struct batch_layout; /* serve/config/batch_layout.h */
+
 struct model_plan {
     struct model_spec spec;
     const struct plan_tensor *inputs;  /* parallel to spec.inputs */
@@ -48,6 +50,7 @@ struct model_plan {
     size_t n_controls;
     const struct plan_state *states;
     size_t n_states;
+    const struct batch_layout *layout; /* of batches of unequal shapes; NULL: shapes are equal */
 };
 
 /* Completes `config` in place (max_batch_size, batch_reason, platform, inputs and outputs) and

@@ -248,6 +248,8 @@ enum {
     CONFIG_BACKEND = 17,
     CONFIG_MODEL_OPERATIONS = 18,
     CONFIG_TRANSACTION_POLICY = 19,
+    CONFIG_BATCH_INPUT = 20,
+    CONFIG_BATCH_OUTPUT = 21,
     CONFIG_REPOSITORY_AGENTS = 23,
     CONFIG_RESPONSE_CACHE = 24,
 };
@@ -283,6 +285,7 @@ static void add_input(struct buf *out, const struct model_config_tensor *tensor)
     pb_add_number(out, 2, data_type(tensor->datatype));
     add_shape(out, 4, tensor->dims);
     add_reshape(out, 5, tensor);
+    pb_add_number(out, 7, tensor->ragged);
     pb_add_number(out, 8, tensor->optional);
     pb_end(out, input);
 }
@@ -295,6 +298,35 @@ static void add_output(struct buf *out, const struct model_config_tensor *tensor
     pb_add_string(out, 4, tensor->label_filename);
     add_reshape(out, 5, tensor);
     pb_end(out, output);
+}
+
+static void add_batch_input(struct buf *out, const struct model_batch_input *batch_input) {
+    static const uint8_t kinds[] = {
+        [BATCH_ELEMENT_COUNT] = 0,
+        [BATCH_ACCUMULATED_ELEMENT_COUNT] = 1,
+        [BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO] = 2,
+        [BATCH_MAX_ELEMENT_COUNT_AS_SHAPE] = 3,
+        [BATCH_ITEM_SHAPE] = 4,
+        [BATCH_ITEM_SHAPE_FLATTEN] = 5,
+    };
+    size_t at = pb_begin(out, CONFIG_BATCH_INPUT);
+    pb_add_number(out, 1, kinds[batch_input->kind]);
+    for (size_t i = 0; i < batch_input->n_targets; i++) {
+        pb_add_string(out, 2, batch_input->targets[i]);
+    }
+    pb_add_number(out, 3, data_type(batch_input->datatype));
+    pb_add_string(out, 4, batch_input->source);
+    pb_end(out, at);
+}
+
+/* The only kind is 0, the default. */
+static void add_batch_output(struct buf *out, const struct model_batch_output *batch_output) {
+    size_t at = pb_begin(out, CONFIG_BATCH_OUTPUT);
+    for (size_t i = 0; i < batch_output->n_targets; i++) {
+        pb_add_string(out, 1, batch_output->targets[i]);
+    }
+    pb_add_string(out, 3, batch_output->source);
+    pb_end(out, at);
 }
 
 static void add_policy(struct buf *out, const struct model_config *config) {
@@ -564,6 +596,12 @@ static void add_config(struct buf *out, const struct model_config *config) {
     }
     for (size_t i = 0; i < config->n_outputs; i++) {
         add_output(out, &config->outputs[i]);
+    }
+    for (size_t i = 0; i < config->n_batch_inputs; i++) {
+        add_batch_input(out, &config->batch_inputs[i]);
+    }
+    for (size_t i = 0; i < config->n_batch_outputs; i++) {
+        add_batch_output(out, &config->batch_outputs[i]);
     }
     bool is_ensemble = config->ensemble.n_steps > 0;
     if (is_ensemble) {

@@ -2,6 +2,9 @@
  * never takes rows that an earlier one would fit into. */
 #include "serve/scheduler/batch.h"
 
+#include "serve/config/batch_layout.h"
+#include "serve/scheduler/version.h"
+
 /* The most calls that are skipped because they don't fit: bounds the scan under the lock when the
  * queue is full of calls of other shapes. */
 enum { MAX_SKIPPED_CALLS = 512 };
@@ -47,6 +50,13 @@ static bool input_eq(const sluice_input *a, const sluice_input *b) {
            memcmp(a->dims + 1, b->dims + 1, (a->rank - 1) * sizeof *a->dims) == 0;
 }
 
+/* Returns: whether the layout joins inputs of unequal shapes. */
+static bool may_differ(const struct batch_layout *layout, const sluice_input *a,
+                       const sluice_input *b) {
+    return layout && a->index == b->index && a->rank == b->rank && a->rank > 0 &&
+           layout->inputs[a->index].kind != INPUT_ROWS;
+}
+
 bool batch_can_share(const struct call *a, const struct call *b) {
     const sluice_request *left = &a->run->backend_request, *right = &b->run->backend_request;
     if (a->batch_apart != b->batch_apart || left->n_inputs != right->n_inputs ||
@@ -54,7 +64,8 @@ bool batch_can_share(const struct call *a, const struct call *b) {
         return false;
     }
     for (size_t i = 0; i < left->n_inputs; i++) {
-        if (!input_eq(&left->inputs[i], &right->inputs[i])) {
+        if (!input_eq(&left->inputs[i], &right->inputs[i]) &&
+            !may_differ(a->run->version->plan.layout, &left->inputs[i], &right->inputs[i])) {
             return false;
         }
     }

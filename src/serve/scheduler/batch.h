@@ -28,7 +28,8 @@ struct batch_candidate {
 };
 
 /* Returns: whether both calls can be in one batch: the same inputs, equal shapes except for the
- * batch dimension, and equal parameters (except the scheduler's own). */
+ * batch dimension and what the model's layout joins, and equal parameters (except the scheduler's
+ * own). */
 bool batch_can_share(const struct call *a, const struct call *b);
 /* Returns: the batch elements of `n` calls. */
 uint64_t batch_rows(struct call *const *batch, size_t n);

@@ -13,6 +13,8 @@
 
 enum { N = 8 };
 
+static struct model_version version; /* without a layout: batches have equal shapes */
+
 /* A queue built by the test. */
 struct made {
     struct call_list list;
@@ -30,6 +32,7 @@ static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
         memcpy(queue->dims[i], dims[i], sizeof queue->dims[i]);
         queue->inputs[i] = (sluice_input){.dims = queue->dims[i], .rank = 2};
         call->run = &queue->runs[i];
+        call->run->version = &version;
         call->run->backend_request.inputs = &queue->inputs[i];
         call->run->backend_request.n_inputs = 1;
         call->run->backend_request.batch = (uint64_t)dims[i][0];
@@ -137,6 +140,7 @@ static void batch_preview_long_queue_skips_bounded_misfits(void **state) {
             bool misfit = k > 0 && k <= rows[i].n_misfits;
             inputs[k] = (sluice_input){.dims = misfit ? does_not : fits, .rank = 2};
             runs[k] = (struct call_run){
+                .version = &version,
                 .backend_request = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
                 .queue_deadline.expires_ns = UINT64_MAX};
             calls[k].run = &runs[k];

@@ -24,6 +24,7 @@
 #include "serve/scheduler/cache/call_cache.h"
 #include "serve/scheduler/ensemble_call.h"
 #include "serve/scheduler/host_callbacks.h"
+#include "serve/scheduler/joint/joint_inputs.h"
 #include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/version.h"
 
@@ -134,7 +135,7 @@ enum status call_init(struct call *call, struct model_version *version, struct e
     run->sequence = NULL;
     run->states = NULL;
     run->n_iterations = 0;
-    run->is_padding = false;
+    run->role = CALL_OF_CLIENT;
     run->msg = (struct worker_msg){.run = on_completion};
     run->on_worker = CALL_NOT_INLINE;
     run->release_unrefs_version = false;
@@ -273,6 +274,9 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
             return false;
         }
         n++;
+    }
+    if (plan->layout && !joint_inputs_describe(request->arena, plan, inputs, &n)) {
+        return false;
     }
     if (plan->n_controls > 0 &&
         !controls_fill(request->arena, plan, &call->run->sequence_params, inputs, &n)) {

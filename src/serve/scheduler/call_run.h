@@ -44,6 +44,13 @@ enum call_inline {
     CALL_ANSWERED_INLINE, /* the final answer arrived before the execution returned */
 };
 
+/* Whose request it is. */
+enum call_role {
+    CALL_OF_CLIENT,
+    CALL_PADDING, /* fills an empty row (padding_request.h) */
+    CALL_JOINT,   /* those of a batch as one, for the backend (joint/joint_request.h) */
+};
+
 /* Why a decoupled model's call ends with an error of the server's. */
 enum call_loss {
     CALL_LOST_NOTHING,
@@ -68,9 +75,9 @@ struct call_run {
     uint64_t arrival;                       /* arrival number, to order sequences */
     struct state_tensor *states;            /* one per state of the model; NULL: none */
     uint32_t n_iterations;                  /* iterative sequence: earlier executions */
-    bool is_padding;                        /* fills an empty row; no client (padding_request.h) */
-    struct worker_msg msg;                  /* returns the call to its worker */
-    sluice_request backend_request;         /* the request as the backend sees it */
+    enum call_role role;
+    struct worker_msg msg;          /* returns the call to its worker */
+    sluice_request backend_request; /* the request as the backend sees it */
     size_t n_client_outputs;     /* of backend_request.wanted, the first ones; others are states */
     struct keyed_hash cache_key; /* valid unless CALL_NOT_CACHED */
     struct lookup *lookup;       /* while its inputs are hashed on a helper thread */

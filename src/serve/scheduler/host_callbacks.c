@@ -14,6 +14,7 @@
 #include "core/tensor/bytes.h"
 #include "serve/config/resolve_config.h"
 #include "serve/scheduler/backend.h"
+#include "serve/scheduler/joint/joint_request.h"
 #include "serve/scheduler/padding_request.h"
 #include "serve/scheduler/sequence/state.h"
 #include "serve/scheduler/version.h"
@@ -460,14 +461,35 @@ static void run_again(struct call *call, const sluice_response *response) {
     }
 }
 
+/* ---- responses of all kinds ------------------------------------------------------------------ */
+
+static void respond_without_client(struct call *call, const sluice_response *response) {
+    bool final = response->final;
+    if (call->run->role == CALL_JOINT && asks_to_be_run_again(response)) {
+        const sluice_response refused = {.size = sizeof(refused),
+                                         .status = SLUICE_INTERNAL,
+                                         .error =
+                                             "the backend asks to run requests again that were "
+                                             "joined in a batch of unequal shapes",
+                                         .final = 1};
+        backend_response_release(response);
+        joint_respond(call, &refused);
+        return;
+    }
+    if (call->run->role == CALL_JOINT) {
+        joint_respond(call, response);
+        return;
+    }
+    backend_response_release(response);
+    if (final) {
+        padding_request_free(call);
+    }
+}
+
 void host_respond(const sluice_request *request, const sluice_response *response) {
     struct call *call = request->host;
-    if (call->run->is_padding) {
-        bool final = response->final;
-        backend_response_release(response);
-        if (final) {
-            padding_request_free(call);
-        }
+    if (call->run->role != CALL_OF_CLIENT) {
+        respond_without_client(call, response);
         return;
     }
     enum call_state state = call_state(call);
@@ -498,13 +520,19 @@ void host_respond(const sluice_request *request, const sluice_response *response
 
 int host_is_cancelled(const sluice_request *request) {
     struct call *call = request->host;
+    if (call->run->role == CALL_JOINT) {
+        return joint_is_cancelled(call) ? 1 : 0;
+    }
     return atomic_load_explicit(&call->run->cancelled, memory_order_relaxed) ? 1 : 0;
 }
 
 void host_computed(const sluice_request *const *requests, size_t n, uint64_t began_ns,
                    uint64_t ended_ns) {
     if (n > 0) {
-        const struct call *call = requests[0]->host;
+        struct call *call = requests[0]->host;
+        if (call->run->role == CALL_JOINT) {
+            requests = joint_requests(call, &n);
+        }
         statistics_computed(&call->run->version->statistics, call->run->instance, requests, n,
                             began_ns, ended_ns);
     }

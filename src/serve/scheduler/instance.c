@@ -12,6 +12,7 @@
 #include "serve/scheduler/batch.h"
 #include "serve/scheduler/call_run.h"
 #include "serve/scheduler/host_callbacks.h"
+#include "serve/scheduler/joint/joint_request.h"
 #include "serve/scheduler/padding_request.h"
 #include "serve/scheduler/version.h"
 
@@ -99,7 +100,9 @@ void instance_execute(struct instance *instance, struct call *const *calls, size
         requests[i] = &calls[i]->run->backend_request;
     }
     statistics_execution_begin(&version->statistics, instance->index, calls, n, started_ns);
-    if (version->plan.spec.decoupled) {
+    if (version->plan.layout) {
+        joint_execute(instance, calls, n);
+    } else if (version->plan.spec.decoupled) {
         execute_decoupled(instance, calls, requests, n);
     } else {
         version->backend->execute(instance->handle, requests, n);

@@ -79,7 +79,7 @@ static struct call *padding_request_new(const struct call *like) {
     run->backend_request.wanted = wanted;
     run->backend_request.n_wanted = n_wanted;
     run->version = like->run->version;
-    run->is_padding = true;
+    run->role = CALL_PADDING;
     run->extra_arena = arena;
     atomic_init(&run->state, CALL_RUNNING);
     return padding;
@@ -93,7 +93,7 @@ void padding_request_free(struct call *padding) {
 
 static void remove_padding(struct call **batch, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (batch[i] && batch[i]->run->is_padding) {
+        if (batch[i] && batch[i]->run->role == CALL_PADDING) {
             padding_request_free(batch[i]);
             batch[i] = NULL;
         }

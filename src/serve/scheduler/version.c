@@ -240,6 +240,8 @@ static enum status choose_run_on(struct model_version *version, const sluice_mod
     } else if (version->config.preserve_ordering || version->config.decoupled || has_sequences ||
                (version->run_on == RUN_AUTO && waits)) {
         version->run_on = RUN_ON_INSTANCE;
+    } else if (version->run_on == RUN_AUTO && version->plan.layout) {
+        version->run_on = RUN_ON_INSTANCE; /* a batch takes as long as its longest request */
     } else if (version->run_on == RUN_AUTO && info->cheap) {
         version->run_on = RUN_ON_WORKER;
     } else if (version->run_on == RUN_AUTO && !times_tell(version, info)) {

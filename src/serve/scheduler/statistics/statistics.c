@@ -256,8 +256,9 @@ void statistics_execution_begin(struct statistics *statistics, size_t instance,
     uint64_t size = 0;
     size_t n_calls = 0;
     for (size_t i = 0; i < n; i++) {
-        size += calls[i]->run->is_padding ? 0 : calls[i]->run->backend_request.batch;
-        n_calls += !calls[i]->run->is_padding;
+        bool is_padding = calls[i]->run->role == CALL_PADDING;
+        size += is_padding ? 0 : calls[i]->run->backend_request.batch;
+        n_calls += !is_padding;
     }
     running->compute_start_ns = running->compute_end_ns = 0;
     cell_set(&running->n_calls, n_calls);

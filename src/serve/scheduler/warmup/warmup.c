@@ -19,6 +19,7 @@
 #include "core/tensor/float16.h"
 #include "serve/config/config.h"
 #include "serve/scheduler/call_run.h"
+#include "serve/scheduler/joint/joint_request.h"
 
 enum { MAX_INTEGER = 127 };
 
@@ -317,7 +318,13 @@ static void execute_call(struct warmup *warmup) {
     (void)entered;
     model_version_ref(version);
     call_set_state(&warmup->call, CALL_RUNNING);
-    version->backend->execute(version->instances[warmup->instance].handle, &request, 1);
+    struct instance *instance = &version->instances[warmup->instance];
+    if (version->plan.layout) {
+        struct call *call = &warmup->call;
+        joint_execute(instance, &call, 1);
+    } else {
+        version->backend->execute(instance->handle, &request, 1);
+    }
 }
 
 static void run_next(struct worker_msg *msg) {
