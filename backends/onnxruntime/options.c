@@ -1,5 +1,6 @@
 /* Session and run options. Values are text and parsed strictly: an unexpected one fails the load.
  * The table after the parsers lists the keys; README.md explains them. */
+#include <dlfcn.h>
 #include <string.h>
 
 #include "onnxruntime/model.h"
@@ -233,7 +234,15 @@ static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
     return result ? result : entries_add(api, session, settings, args);
 }
 
-/* The library of each stays loaded while a session or options refer to it. */
+/* A library is never unloaded again. Two copies of one share the static objects that the compiler
+ * has marked as unique in the process, so that sessions of the one use code of the other. */
+static void library_pin(const char *path) {
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle) { /* else ONNX Runtime says why */
+        dlclose(handle);
+    }
+}
+
 static sluice_status libraries_register(OrtSessionOptions *session, const struct ort *ort,
                                         const sluice_model_args *args, sluice_error *error) {
     sluice_status status = SLUICE_OK;
@@ -242,6 +251,7 @@ static sluice_status libraries_register(OrtSessionOptions *session, const struct
     }
     for (size_t i = 0; status == SLUICE_OK && i < args->n_op_libraries; i++) {
         const char *path = args->op_libraries[i];
+        library_pin(path);
         status = ort_check_library(ort, ort->api->RegisterCustomOpsLibrary_V2(session, path), path,
                                    error);
     }
