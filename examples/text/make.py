@@ -2,19 +2,37 @@
 """Makes a repository of models that turn a text into an embedding: examples/text/make.py FOLDER
 
 `tokenizer` is one operator of onnxruntime-extensions, with a vocabulary of word pieces; `encoder` looks up a vector
-for each token, takes their mean and normalises it; `embed` is both as one file. Vectors of a real model would be
+for each token, takes their mean and normalises it; `embed` is an ensemble of both. Vectors of a real model would be
 trained; these are made from the token's number, so that texts with the same words have similar embeddings."""
 import os
 import sys
 
 import numpy
 import onnx
-from onnx import TensorProto, compose, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 WORDS = ("[PAD] [UNK] [CLS] [SEP] [MASK] a an the this that is are was were in on at of to and or not with "
          "cat dog bird house car tree river city sea sun moon red blue green old new small large "
          "run walk sit eat drink see hear write read like ##s ##ed ##ing ##er . , ! ?").split()
 SIZE = 16
+EMBED = """platform: "ensemble"
+input  { name: "text" data_type: TYPE_STRING dims: [ 1 ] }
+output { name: "embedding" data_type: TYPE_FP32 dims: [ 16 ] }
+ensemble_scheduling {
+  step {
+    model_name: "tokenizer"
+    input_map  { key: "text" value: "text" }
+    output_map { key: "input_ids" value: "ids" }
+    output_map { key: "attention_mask" value: "mask" }
+  }
+  step {
+    model_name: "encoder"
+    input_map  { key: "input_ids" value: "ids" }
+    input_map  { key: "attention_mask" value: "mask" }
+    output_map { key: "embedding" value: "embedding" }
+  }
+}
+"""
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.contrib", 1)]
 
 
@@ -55,10 +73,9 @@ def make_encoder():
                       [value("embedding", TensorProto.FLOAT, [SIZE])], constants)
 
 
-def make_embed():
-    """Both as one model: what the tokenizer gives goes to the encoder."""
-    links = [("input_ids", "input_ids"), ("attention_mask", "attention_mask")]
-    return compose.merge_models(make_tokenizer(), make_encoder(), links, outputs=["embedding"], name="embed")
+def write_config(folder, name, text):
+    with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def write(folder, name, model, library=None):
@@ -66,8 +83,13 @@ def write(folder, name, model, library=None):
     os.makedirs(os.path.join(folder, name, "1"))
     onnx.save(model, os.path.join(folder, name, "1", "model.onnx"))
     if library:
-        with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="utf-8") as file:
-            file.write(f'backend: "onnxruntime"\nmodel_operations {{ op_library_filename: "{library}" }}\n')
+        write_config(folder, name,
+                     f'backend: "onnxruntime"\nmodel_operations {{ op_library_filename: "{library}" }}\n')
+
+
+def write_embed(folder):
+    os.makedirs(os.path.join(folder, "embed", "1"))
+    write_config(folder, "embed", EMBED)
 
 
 def main(folder):
@@ -75,7 +97,7 @@ def main(folder):
     library = get_library_path()
     write(folder, "tokenizer", make_tokenizer(), library)
     write(folder, "encoder", make_encoder())
-    write(folder, "embed", make_embed(), library)
+    write_embed(folder)
     print(os.path.dirname(library))
 
 

@@ -69,13 +69,13 @@ def test_tokenizer_serves_over_http_and_grpc(start_server, tmp_path, text):
     metrics.wait_at_rest(server.address)
 
 
-def test_text_becomes_embedding_in_one_model_and_in_two(start_server, tmp_path, text):
+def test_text_becomes_embedding_in_ensemble(start_server, tmp_path, text):
     models = tmp_path / "models"
     text.write(models, "tokenizer", text.make_tokenizer(), LIBRARY)
     text.write(models, "encoder", text.make_encoder())
-    text.write(models, "embed", text.make_embed(), os.path.basename(LIBRARY))
+    text.write_embed(models)
     server = start_server("--model-repository", models, "--op-library-dir", tmp_path / "nothing",
-                          "--op-library-dir", os.path.dirname(LIBRARY), prefix=PRELOAD)
+                          "--op-library-dir", os.path.dirname(LIBRARY), grpc=["127.0.0.1:0"], prefix=PRELOAD)
     ask = lambda *args: infer(tritonclient.http, server.address, *args)
     found = {}
     for asked in TEXTS:
@@ -83,6 +83,8 @@ def test_text_becomes_embedding_in_one_model_and_in_two(start_server, tmp_path, 
         two = ask("encoder", {"input_ids": ids, "attention_mask": numpy.ones_like(ids)}, "embedding")
         found[asked] = ask("embed", as_input(asked), "embedding")
         assert numpy.array_equal(found[asked], two)
+        over_grpc = infer(tritonclient.grpc, server.grpc_address, "embed", as_input(asked), "embedding")
+        assert numpy.array_equal(over_grpc, two)
         assert found[asked].shape == (text.SIZE,) and abs(numpy.linalg.norm(found[asked]) - 1) < 1e-5
     near, far = ask("embed", as_input("the cat on a mat"), "embedding"), found["A dog was running"]
     assert near @ found["The cat sat on the mat."] > far @ found["The cat sat on the mat."]
@@ -153,7 +155,7 @@ def test_request_brings_no_library(start_server, tmp_path, text):
     named = load(server, "mine", config=config("ops.so"))
     assert named.status == 400 and '\\"ops.so\\": No such file' in named.body.decode()
     assert load(server, "new", config=config("allowed.so"), **model).status == 200
-    for _ in range(3):  # the library is unloaded and loaded
+    for _ in range(3):
         assert load(server, "mine").status == 200
         assert infer(tritonclient.http, server.address, "mine", as_input("a cat"), "input_ids").tolist() == \
             tokens_of("a cat", text.WORDS)
