@@ -71,17 +71,42 @@ static enum status print_config(const struct json_tree *tree, yyjson_val *value,
     return text.failed ? error_no_memory(err, "the configuration") : ST_OK;
 }
 
+static enum status error_version(struct error *err) {
+    return error_set(err, ST_BAD_FIELD, "parameters: expected a version's number for \"version\"");
+}
+
+/* A number from 1 on, or the text of one. */
+static enum status read_version(yyjson_val *value, uint64_t *out, struct error *err) {
+    int64_t whole = 0;
+    bool ok = json_is_string(value) ? num_parse_u64(json_str(value), out)
+                                    : json_get_i64(value, 1, INT64_MAX, &whole);
+    *out = whole > 0 ? (uint64_t)whole : *out;
+    return ok && *out > 0 ? ST_OK : error_version(err);
+}
+
+static enum status check_alone(const struct v2_repository_request *request, struct error *err) {
+    return request->version > 0 && (request->config.ptr || request->n_files > 0)
+               ? error_set(err, ST_BAD_FIELD,
+                           "parameters: \"version\" stands alone: it is loaded by the "
+                           "configuration of the model")
+               : ST_OK;
+}
+
 static enum status read_parameter(const struct json_tree *tree, struct str name, yyjson_val *value,
                                   size_t total, struct v2_repository_request *out,
                                   struct error *err) {
-    bool is_config = str_is(name, "config"), is_file = str_starts_with(name, STR("file:"));
-    if (!is_config && !is_file) {
+    bool is_config = str_is(name, "config"), is_file = str_starts_with(name, STR("file:")),
+         is_version = str_is(name, "version");
+    if (!is_config && !is_file && !is_version) {
         return error_set(err, ST_BAD_FIELD,
-                         "parameters: expected config and file:VERSION/NAME, got \"%.*s\"",
+                         "parameters: expected config, version and file:VERSION/NAME, got \"%.*s\"",
                          STR_ARG(name));
     }
     if (json_is_null(value)) {
         return ST_OK;
+    }
+    if (is_version) {
+        return read_version(value, &out->version, err);
     }
     if (is_config && json_is_object(value)) {
         return print_config(tree, value, &out->config, err);
@@ -113,7 +138,7 @@ enum status v2_repository_load_decode(struct arena *arena, struct str body,
     for (size_t i = 0; i < n && st == ST_OK; i++, key = json_next(json_value(key))) {
         st = read_parameter(&tree, json_str(key), json_value(key), n, out, err);
     }
-    return st;
+    return st == ST_OK ? check_alone(out, err) : st;
 }
 
 /* ---- unload ---------------------------------------------------------------------------------- */
@@ -130,7 +155,11 @@ enum status v2_repository_unload_decode(struct arena *arena, struct str body,
     }
     yyjson_val *value =
         st == ST_OK ? json_given(json_member(parameters, "unload_dependents")) : NULL;
-    return value ? json_read_bool(&tree, value, &out->unload_dependents, err) : st;
+    if (value) {
+        st = json_read_bool(&tree, value, &out->unload_dependents, err);
+    }
+    value = st == ST_OK ? json_given(json_member(parameters, "version")) : NULL;
+    return value ? read_version(value, &out->version, err) : st;
 }
 
 /* ---- gRPC ------------------------------------------------------------------------------------ */
@@ -171,6 +200,7 @@ enum status v2_grpc_repository_index_decode(struct str message, struct v2_reposi
 struct entry {
     struct str key;
     uint32_t kind;    /* BOOL to BYTES; 0: none */
+    uint64_t number;  /* of INT64 */
     struct str bytes; /* of STRING and BYTES */
     bool boolean;     /* of BOOL */
 };
@@ -187,6 +217,7 @@ static enum status read_value(struct str message, struct entry *out, struct erro
             }
             out->kind = field.number;
             out->bytes = field.bytes;
+            out->number = field.value;
             out->boolean = field.value != 0;
         }
     }
@@ -234,15 +265,24 @@ static enum status decode_model_request(struct str message, const char *what,
     return st == ST_OK && reader.error_text ? pb_reader_error(&reader, what, err) : st;
 }
 
+static enum status read_version_entry(const struct entry *entry, uint64_t *out, struct error *err) {
+    bool ok = entry->kind == STRING ? num_parse_u64(entry->bytes, out) : entry->kind == INT64;
+    *out = entry->kind == INT64 ? entry->number : *out;
+    return ok && *out > 0 && *out <= INT64_MAX ? ST_OK : error_version(err);
+}
+
 static enum status handle_load_entry(const struct entry *entry, struct v2_repository_file *files,
                                      struct v2_repository_request *out, struct error *err) {
     if (str_is(entry->key, "config")) {
         out->config = entry->bytes;
         return entry->kind == STRING ? ST_OK : wrong_kind(entry, "string_param", err);
     }
+    if (str_is(entry->key, "version")) {
+        return read_version_entry(entry, &out->version, err);
+    }
     if (!str_starts_with(entry->key, STR("file:"))) {
         return error_set(err, ST_BAD_FIELD,
-                         "parameters: expected config and file:VERSION/NAME, got \"%.*s\"",
+                         "parameters: expected config, version and file:VERSION/NAME, got \"%.*s\"",
                          STR_ARG(entry->key));
     }
     if (entry->kind != BYTES) {
@@ -263,6 +303,9 @@ static enum status handle_load_entry(const struct entry *entry, struct v2_reposi
 static enum status handle_unload_entry(const struct entry *entry, struct v2_repository_file *files,
                                        struct v2_repository_request *out, struct error *err) {
     (void)files;
+    if (str_is(entry->key, "version")) {
+        return read_version_entry(entry, &out->version, err);
+    }
     if (!str_is(entry->key, "unload_dependents")) {
         return ST_OK;
     }
@@ -273,9 +316,10 @@ static enum status handle_unload_entry(const struct entry *entry, struct v2_repo
 enum status v2_grpc_repository_load_decode(struct arena *arena, struct str message,
                                            struct v2_repository_request *out, struct error *err) {
     struct v2_repository_file *files = arena_calloc(arena, MAX_FILES + 1, sizeof(*files));
-    return files ? decode_model_request(message, "RepositoryModelLoadRequest", handle_load_entry,
-                                        files, out, err)
-                 : error_no_memory(err, "the parameters");
+    enum status st = files ? decode_model_request(message, "RepositoryModelLoadRequest",
+                                                  handle_load_entry, files, out, err)
+                           : error_no_memory(err, "the parameters");
+    return st == ST_OK ? check_alone(out, err) : st;
 }
 
 enum status v2_grpc_repository_unload_decode(struct str message, struct v2_repository_request *out,

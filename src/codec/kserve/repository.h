@@ -15,6 +15,7 @@ struct v2_repository_request {
     bool ready;        /* in an index: list only models that are ready */
     struct str model;  /* in gRPC requests */
     struct str config; /* in a load; ptr NULL: none */
+    uint64_t version;  /* in a load and an unload: that version alone; 0: the model */
     const struct v2_repository_file *files;
     size_t n_files;
     bool unload_dependents; /* in an unload of an ensemble: its members, too */
@@ -28,7 +29,8 @@ enum status v2_repository_index_decode(struct arena *arena, struct str body,
                                        struct v2_repository_request *out,
                                        struct error *err) SLUICE_MUST_USE;
 /* Decodes the body of a load: empty, or {"parameters": {…}} with `config`, JSON as text or as
- * an object, and "file:…", base64; parameters that are null count as absent. Returns: ST_BAD_JSON;
+ * an object, and "file:…", base64; ours: `version`, a number or its text, without the others;
+ * parameters that are null count as absent. Returns: ST_BAD_JSON;
  * ST_BAD_FIELD for parameters that are not text or have other names, where the reference server
  * has 500, and for invalid base64. Owns: files and the text of an object are in `arena`.
  * Clause: model repository extension, "Load". */
@@ -36,7 +38,8 @@ enum status v2_repository_load_decode(struct arena *arena, struct str body,
                                       const struct json_limits *limits,
                                       struct v2_repository_request *out,
                                       struct error *err) SLUICE_MUST_USE;
-/* Decodes the body of an unload: empty, or {"parameters": {"unload_dependents": BOOL}}.
+/* Decodes the body of an unload: empty, or {"parameters": {"unload_dependents": BOOL}}; ours:
+ * `version`, as in a load.
  * Clause: model repository extension, "Unload". */
 enum status v2_repository_unload_decode(struct arena *arena, struct str body,
                                         const struct json_limits *limits,

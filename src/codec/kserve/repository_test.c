@@ -31,14 +31,22 @@ static void v2_repository_load_decode_json_rows_match(void **state) {
         {"{\"parameters\":{\"config\":{\"a\": [1.50, 18446744073709551616, null, \"\\u00e9\"]}}}",
          ST_OK, "{\"a\":[1.5,18446744073709551616,null,\"\u00e9\"]}", 0},
         {"{\"parameters\":{\"config\":null,\"file:1/a\":null,\"other\":\"\"}}", ST_BAD_FIELD,
-         "expected config and file:", 0},
+         "expected config, version and file:", 0},
         {"{\"parameters\":{\"config\":null,\"file:1/a\":null}}", ST_OK, "", 0},
         {"{\"parameters\":null}", ST_OK, "", 0},
         {"{\"parameters\":{\"config\":[]}}", ST_BAD_FIELD, "expected text for \"config\"", 0},
         {"{\"parameters\":{\"config\":3}}", ST_BAD_FIELD, "expected text for \"config\"", 0},
         {"{\"parameters\":{\"file:1/a\":{}}}", ST_BAD_FIELD, "expected text for \"file:1/a\"", 0},
         {"{\"parameters\":{\"file:1/a\":1}}", ST_BAD_FIELD, "expected text for \"file:1/a\"", 0},
-        {"{\"parameters\":{\"files\":\"\"}}", ST_BAD_FIELD, "expected config and file:", 0},
+        {"{\"parameters\":{\"files\":\"\"}}", ST_BAD_FIELD,
+         "expected config, version and file:", 0},
+        {"{\"parameters\":{\"version\":0}}", ST_BAD_FIELD, "a version's number", 0},
+        {"{\"parameters\":{\"version\":-1}}", ST_BAD_FIELD, "a version's number", 0},
+        {"{\"parameters\":{\"version\":\"1.5\"}}", ST_BAD_FIELD, "a version's number", 0},
+        {"{\"parameters\":{\"version\":[1]}}", ST_BAD_FIELD, "a version's number", 0},
+        {"{\"parameters\":{\"version\":1,\"config\":\"{}\"}}", ST_BAD_FIELD, "stands alone", 0},
+        {"{\"parameters\":{\"version\":7}}", ST_OK, "", 0},
+        {"{\"parameters\":{\"version\":\"7\"}}", ST_OK, "", 0},
         {"{\"parameters\":{\"file:1/a\":\"*\"}}", ST_BAD_FIELD, "is not base64", 0},
         {"{\"parameters\":[]}", ST_BAD_FIELD, "parameters", 0},
         {"[]", ST_BAD_FIELD, "object", 0},
@@ -58,6 +66,7 @@ static void v2_repository_load_decode_json_rows_match(void **state) {
         if (st == ST_OK) {
             assert_int_equal(request.n_files, rows[i].n_files);
             assert_true(str_is(request.config, rows[i].says));
+            assert_int_equal(request.version, strstr(rows[i].body, "version") ? 7 : 0);
         }
         if (request.n_files == 2) {
             assert_true(str_is(request.files[0].path, "1/a"));
@@ -89,10 +98,13 @@ static void v2_grpc_repository_load_decode_rows_match(void **state) {
         const char *text;
         enum status status;
     } rows[] = {
-        {"config", 3, "{}", ST_OK},        {"config", 4, "{}", ST_BAD_FIELD},
-        {"config", 1, NULL, ST_BAD_FIELD}, {"config", 3, NULL, ST_BAD_FIELD},
-        {"file:1/a", 4, "A\xff", ST_OK},   {"file:1/a", 3, "A", ST_BAD_FIELD},
-        {"other", 3, "x", ST_BAD_FIELD},   {"", 3, "x", ST_BAD_FIELD},
+        {"config", 3, "{}", ST_OK},         {"config", 4, "{}", ST_BAD_FIELD},
+        {"config", 1, NULL, ST_BAD_FIELD},  {"config", 3, NULL, ST_BAD_FIELD},
+        {"file:1/a", 4, "A\xff", ST_OK},    {"file:1/a", 3, "A", ST_BAD_FIELD},
+        {"other", 3, "x", ST_BAD_FIELD},    {"", 3, "x", ST_BAD_FIELD},
+        {"version", 2, NULL, ST_OK},        {"version", 3, "1", ST_OK},
+        {"version", 3, "0", ST_BAD_FIELD},  {"version", 3, "x", ST_BAD_FIELD},
+        {"version", 1, NULL, ST_BAD_FIELD}, {"version", 4, "1", ST_BAD_FIELD},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -109,7 +121,9 @@ static void v2_grpc_repository_load_decode_rows_match(void **state) {
         if (rows[i].status == ST_OK) {
             assert_true(str_is(request.model, "m"));
             assert_int_equal(request.n_files, rows[i].kind == 4);
-            assert_int_equal(request.config.ptr != NULL, rows[i].kind == 3);
+            bool version = strcmp(rows[i].key, "version") == 0;
+            assert_int_equal(request.config.ptr != NULL, rows[i].kind == 3 && !version);
+            assert_int_equal(request.version, version);
         }
         arena_free(arena);
     }

@@ -46,6 +46,7 @@ enum status repository_change_from_request(struct arena *arena,
         files[i] = (struct repository_file){request->files[i].path, request->files[i].data};
     }
     out->config = request->config;
+    out->version = request->version;
     out->files = files;
     out->n_files = request->n_files;
     out->unload_dependents = request->unload_dependents;

@@ -434,6 +434,58 @@ static void repository_load_leaves_unchanged_versions_open(void **state) {
     end(&served);
 }
 
+static enum status change_version(struct served *served, enum repository_action act,
+                                  uint64_t version) {
+    struct asked asked = {.change = {.action = act,
+                                     .model = STR("a"),
+                                     .version = version,
+                                     .worker = served->worker,
+                                     .done = note_done}};
+    repository_change(served->repository, &asked.change);
+    return await_change(served, &asked);
+}
+
+static void repository_single_versions_are_loaded_and_unloaded(void **state) {
+    struct served served;
+    struct task task = {.name = "a"};
+    (void)state;
+    begin(&served);
+    for (char name[] = "r/a/1/model.fake"; name[4] <= '3'; name[4]++) {
+        add(&served, name, "file");
+    }
+    make(&served, REPOSITORY_EXPLICIT, NULL); /* the policy is the latest one */
+    assert_int_equal(change_version(&served, REPOSITORY_LOAD, 9), ST_UNKNOWN_VERSION);
+    assert_int_equal(change_version(&served, REPOSITORY_UNLOAD, 1), ST_OK);
+    assert_listed(&served, "a 0 untouched");
+    assert_int_equal(change_version(&served, REPOSITORY_LOAD, 1), ST_OK);
+    assert_listed(&served, "a 1 ready");
+    on_worker(&served, &task, hold_version);
+    assert_int_equal(change_version(&served, REPOSITORY_LOAD, 2), ST_OK);
+    assert_int_equal(change_version(&served, REPOSITORY_LOAD, 3), ST_OK);
+    assert_int_equal(change_version(&served, REPOSITORY_LOAD, 3), ST_OK);
+    assert_int_equal(change_version(&served, REPOSITORY_LOAD, 9), ST_UNKNOWN_VERSION);
+    assert_listed(&served, "a 1 ready, a 2 ready, a 3 ready");
+    assert_first_is(&served, task.found, "3 up to 3");
+    assert_int_equal(atomic_load(&n_opened), 3);
+    assert_int_equal(change_version(&served, REPOSITORY_UNLOAD, 2), ST_OK);
+    assert_int_equal(change_version(&served, REPOSITORY_UNLOAD, 2), ST_OK);
+    assert_listed(&served, "a 1 ready, a 3 ready");
+    assert_first_is(&served, task.found, "2 up to 3");
+    await_open(2);
+    assert_int_equal(change_version(&served, REPOSITORY_UNLOAD, 1), ST_OK);
+    assert_listed(&served, "a 3 ready, a 1 unloading"); /* it has a request */
+    on_worker(&served, &task, release_version);
+    assert_listed(&served, "a 3 ready");
+    assert_int_equal(change_version(&served, REPOSITORY_LOAD, 1), ST_OK);
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK); /* back to the policy */
+    assert_listed(&served, "a 3 ready");
+    assert_int_equal(atomic_load(&n_opened), 4);
+    assert_int_equal(change_version(&served, REPOSITORY_UNLOAD, 3), ST_OK);
+    assert_listed(&served, "a 3 unloaded");
+    await_open(0);
+    end(&served);
+}
+
 static void repository_load_opens_all_versions_after_change_of_common_file(void **state) {
     struct served served;
     (void)state;
@@ -890,6 +942,7 @@ int main(void) {
         cmocka_unit_test(repository_load_invalid_name_is_refused),
         cmocka_unit_test(repository_failed_reload_keeps_served_versions),
         cmocka_unit_test(repository_load_leaves_unchanged_versions_open),
+        cmocka_unit_test(repository_single_versions_are_loaded_and_unloaded),
         cmocka_unit_test(repository_load_opens_all_versions_after_change_of_common_file),
         cmocka_unit_test(repository_latest_version_replaces_when_it_is_ready),
         cmocka_unit_test(repository_poll_leaves_unchanged_versions_open),

@@ -330,6 +330,7 @@ static enum status copy_override(struct job *job, struct error *err) {
         st = error_set(err, ST_BAD_FIELD,
                        "files can stand in for the model's directory only together with `config`");
     }
+    job->override.version = change->version;
     if (st == ST_OK && change->config.ptr) {
         job->override.config = arena_dup(job->arena, change->config);
         st = job->override.config.ptr ? ST_OK : error_no_memory(err, "the model's configuration");
@@ -397,7 +398,8 @@ static void run_load(struct repository *repository, struct job *job, struct erro
     if (job->override.directory.path) {
         override_remove(&job->override.directory);
     }
-    bool complete = st == ST_OK || st == ST_IO || st == ST_BAD_FIELD || st == ST_UNKNOWN_MODEL;
+    bool complete = st == ST_OK || st == ST_IO || st == ST_BAD_FIELD || st == ST_UNKNOWN_MODEL ||
+                    st == ST_UNKNOWN_VERSION;
     if (!complete && job->occasion == LOAD_REQUESTED) {
         error_prefix(err, "failed to load \"%.*s\"", STR_ARG(job->name));
     }
@@ -829,6 +831,17 @@ static void unload(struct repository *repository, const struct repository_change
     }
 }
 
+/* Loads of the model that have not ended are cancelled: their result would have the version. */
+static enum status unload_version(struct repository *repository,
+                                  const struct repository_change *change, struct error *err) {
+    struct model_slot *model_slot =
+        model_slot_find(repository_name_table(repository), change->model);
+    cancel_loads(repository, change->model);
+    return !model_slot || unload_model_version(repository, model_slot, change->version)
+               ? ST_OK
+               : error_no_memory(err, "the table of models");
+}
+
 /* Queues the change as a job, or answers it at once. The lock is held. */
 static enum status change_begin(struct repository *repository, struct repository_change *change,
                                 bool *queued, struct error *err) {
@@ -839,6 +852,9 @@ static enum status change_begin(struct repository *repository, struct repository
     }
     if (change->action == REPOSITORY_UNLOAD && changes->starting) {
         return error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
+    }
+    if (change->action == REPOSITORY_UNLOAD && change->version > 0) {
+        return unload_version(repository, change, err);
     }
     if (change->action == REPOSITORY_UNLOAD) {
         unload(repository, change);

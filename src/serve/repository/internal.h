@@ -308,6 +308,8 @@ enum load_occasion {
 struct load_override {
     struct str config; /* JSON in place of config.pbtxt; ptr NULL: none */
     struct override_directory directory;
+    uint64_t
+        version; /* that version is loaded, and those that are served; 0: those of the policy */
 };
 
 /* Finds the model of that name (LOAD_REQUESTED: in the directories; LOAD_FOUND: where the latest
@@ -335,6 +337,10 @@ void load_abandon(struct repository *repository, struct str name, struct model *
                   enum load_occasion occasion, bool unloaded, const struct error *why);
 /* Stops serving the slot's model. The lock is held. */
 void unload_model_slot(struct repository *repository, struct model_slot *model_slot);
+/* Stops serving one version of it; the last one is the model. The lock is held. Returns: false when
+ * out of memory. */
+bool unload_model_version(struct repository *repository, struct model_slot *model_slot,
+                          uint64_t number);
 
 /* ---- changes.c: what runs when --------------------------------------------------------------- */
 

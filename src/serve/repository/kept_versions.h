@@ -13,6 +13,9 @@
  * are those that `served` (NULL: none) has opened: they are not loaded. Until versions_take_over
  * `served` stays its slot's, or the model is abandoned. The repository's lock is held. */
 void versions_keep(struct model *model, const struct model *served);
+/* Makes a model of all versions that `served` has opened but one, marked as kept, to replace it.
+ * Its configuration is that of a version. The lock is held. Returns: NULL when out of memory. */
+struct model *versions_without(const struct model *served, uint64_t number);
 /* Moves the kept versions from `served` to the model; versions_give_back undoes it. The lock is
  * held. */
 void versions_take_over(struct model *model, struct model *served);

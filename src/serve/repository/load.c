@@ -184,6 +184,15 @@ static void try_versions(struct repository *repository, struct model *model) {
 
 /* ---- one model ------------------------------------------------------------------------------- */
 
+static bool has_served(const struct model *served, uint64_t number) {
+    for (size_t i = 0; i < served->ready->n; i++) {
+        if (served->ready->numbers[i] == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The list of loaded versions; NULL when there are none or memory is out. */
 static struct ready_list *ready_list_new(struct model *model) {
     struct arena *arena = model->arena;
@@ -415,15 +424,26 @@ static bool publish_loading(struct repository *repository, struct model *model, 
     return served;
 }
 
+/* The served versions, beside which one is loaded. */
+struct others {
+    uint64_t *numbers;
+    size_t n;
+};
+
 /* Makes a model from that origin, the rules and `override` (NULL: none), whose directory becomes
  * the model's.
  * Returns: NULL when out of memory; else the model, whose `error` is set if it cannot be loaded. */
 static struct model *model_prepare(const struct model_origin *origin,
                                    const struct config_rules *rules,
                                    const struct load_override *override,
-                                   const atomic_bool *cancelled, struct error *err) {
+                                   const struct others *others, const atomic_bool *cancelled,
+                                   struct error *err) {
     struct model *model = model_new(origin);
     bool kept = model != NULL;
+    if (kept && others->n > 0) {
+        model->others = others->numbers;
+        model->n_others = others->n;
+    }
     if (kept && override && override->config.ptr) {
         model->override_config = arena_dup(model->arena, override->config);
         kept = model->override_config.ptr != NULL;
@@ -439,6 +459,8 @@ static struct model *model_prepare(const struct model_origin *origin,
         error_no_memory(err, "the model");
         return NULL;
     }
+    model->only_version = override ? override->version : 0;
+    model->by_version = model->only_version > 0;
     if (override && override->directory.path) {
         model->temporary_directory = override->directory;
         model->temporary_directory.path = model->directory.ptr;
@@ -551,6 +573,30 @@ void unload_model_slot(struct repository *repository, struct model_slot *model_s
     count_failure(repository, model_slot, false);
     model_slot_note_unused(repository, model_slot);
     log_event(LOG_INFO, "model unloaded", LOG_STR("model", model_slot->name));
+}
+
+bool unload_model_version(struct repository *repository, struct model_slot *model_slot,
+                          uint64_t number) {
+    lock_assert_held(&repository->lock);
+    struct model *served = model_slot->serving;
+    if (!served || !has_served(served, number)) {
+        return true;
+    }
+    if (served->ready->n == 1) {
+        unload_model_slot(repository, model_slot);
+        return true;
+    }
+    struct model *rest = versions_without(served, number);
+    if (rest) {
+        rest->ready = ready_list_new(rest);
+    }
+    if (!rest || !rest->ready || !model_slot_swap_in(repository, model_slot, rest)) {
+        model_free(rest);
+        return false;
+    }
+    log_event(LOG_INFO, "model version unloaded", LOG_STR("model", model_slot->name),
+              LOG_U64("version", number));
+    return true;
 }
 
 /* ---- directories ----------------------------------------------------------------------------- */
@@ -737,7 +783,8 @@ static bool find_origin(struct repository *repository, struct str name, struct m
     return false;
 }
 
-/* Returns: whether the served model has the directory's current fingerprint and no override. */
+/* Returns: whether the served model has the directory's current fingerprint and no override; for a
+ * load of one version, whether it has that. */
 static bool is_unchanged(struct repository *repository, const struct model *model) {
     lock_acquire(&repository->lock);
     const struct model_slot *model_slot =
@@ -746,10 +793,14 @@ static bool is_unchanged(struct repository *repository, const struct model *mode
     const struct published_view *view =
         model_slot ? atomic_load_explicit(&model_slot->view, memory_order_relaxed) : NULL;
     bool misses_members = view && view->missing; /* they are loaded, too */
-    bool same = model->error.status == ST_OK && served && !served->override_config.ptr &&
-                !model->override_config.ptr && served->fingerprint == model->fingerprint &&
-                !misses_members && served->error.status == ST_OK &&
-                str_eq(served->source, model->source);
+    bool same = model->error.status == ST_OK && served &&
+                served->fingerprint == model->fingerprint && !misses_members &&
+                served->error.status == ST_OK && str_eq(served->source, model->source);
+    same = model->only_version > 0
+               ? same && served->common_fingerprint == model->common_fingerprint &&
+                     has_served(served, model->only_version)
+               : same && !served->by_version && !served->override_config.ptr &&
+                     !model->override_config.ptr;
     lock_release(&repository->lock);
     return same;
 }
@@ -783,13 +834,44 @@ static enum status find_scanned(struct repository *repository, struct str name,
     return out->path.ptr ? ST_OK : error_no_memory(err, "the model");
 }
 
+/* For a load of one version: which others are served, and the configuration that a request gave for
+ * them. Returns: ST_BAD_FIELD. Owns: in `arena`. */
+static enum status find_others(struct repository *repository, struct str name, struct arena *arena,
+                               struct load_override *override, struct others *out,
+                               struct error *err) {
+    enum status st = ST_OK;
+    lock_acquire(&repository->lock);
+    const struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    const struct model *served = model_slot ? model_slot->serving : NULL;
+    if (served && served->temporary_directory.path) {
+        st = error_set(err, ST_BAD_FIELD,
+                       "\"%.*s\" is served with the files of a request, which are all its versions",
+                       STR_ARG(name));
+    } else if (served) {
+        out->numbers = arena_calloc(arena, served->ready->n, sizeof(*out->numbers));
+        for (size_t i = 0; out->numbers && i < served->ready->n; i++) {
+            out->numbers[out->n++] = served->ready->numbers[i];
+        }
+        bool copied = out->numbers != NULL;
+        if (served->override_config.ptr) {
+            override->config = arena_dup(arena, served->override_config);
+            copied = copied && override->config.ptr;
+        }
+        st = copied ? ST_OK : error_no_memory(err, "the model");
+    }
+    lock_release(&repository->lock);
+    return st;
+}
+
 enum status load_prepare(struct repository *repository, struct str name,
                          const struct load_override *override, enum load_occasion occasion,
                          const atomic_bool *cancelled, struct model **out, bool *unchanged,
                          struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_origin origin;
+    struct others others = {NULL, 0};
     bool requested = occasion == LOAD_REQUESTED;
+    struct load_override given = override ? *override : (struct load_override){.version = 0};
     *out = NULL;
     *unchanged = false;
     enum status st = !arena ? error_no_memory(err, "the model")
@@ -797,11 +879,21 @@ enum status load_prepare(struct repository *repository, struct str name,
                          ? find_requested(repository, name, override->directory.path != NULL,
                                           &origin, arena, err)
                          : find_scanned(repository, name, &origin, arena, err);
-    struct model *model =
-        st == ST_OK ? model_prepare(&origin, &repository->config_rules, override, cancelled, err)
-                    : NULL;
+    if (st == ST_OK && given.version > 0) {
+        st = find_others(repository, name, arena, &given, &others, err);
+    }
+    struct model *model = st == ST_OK ? model_prepare(&origin, &repository->config_rules, &given,
+                                                      &others, cancelled, err)
+                                      : NULL;
     arena_free(arena);
     if (!model) {
+        return err->status;
+    }
+    model->others = NULL;
+    model->n_others = 0;
+    if (model->error.status == ST_UNKNOWN_VERSION) {
+        *err = model->error;
+        model_free(model);
         return err->status;
     }
     if (requested && is_unchanged(repository, model)) {

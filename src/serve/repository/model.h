@@ -62,8 +62,12 @@ struct model {
     uint64_t common_fingerprint;    /* of what all versions have in common: the files outside their
                                        directories, and override_config */
     atomic_size_t refs;             /* itself, and the attempts of other models whose home it is */
-    bool unloaded;                  /* it was served, until it was unloaded by request */
-    bool abandoned; /* its load was given up: the result is discarded; under the lock */
+    uint64_t only_version; /* a load of that version, beside `others`; 0: of those of the policy */
+    const uint64_t *others;
+    size_t n_others;
+    bool by_version; /* requests for single versions chose what is served */
+    bool unloaded;   /* it was served, until it was unloaded by request */
+    bool abandoned;  /* its load was given up: the result is discarded; under the lock */
 };
 
 /* Calls `act` for each version that was opened; `model` may be NULL. */

@@ -188,8 +188,20 @@ static enum status find_versions(struct arena *arena, const struct model *model,
     return st;
 }
 
-/* Returns: whether the version policy selects found version `i`. */
+static bool is_requested(const struct model *model, uint64_t number) {
+    for (size_t i = 0; i < model->n_others; i++) {
+        if (model->others[i] == number) {
+            return true;
+        }
+    }
+    return number == model->only_version;
+}
+
+/* Returns: whether the version policy, or a request, selects found version `i`. */
 static bool is_chosen(const struct model *model, const struct numbers *found, size_t i) {
+    if (model->only_version > 0) {
+        return is_requested(model, found->items[i]);
+    }
     switch (model->config.policy) {
     case VERSIONS_LATEST:
         return found->n - i <= model->config.latest_count;
@@ -212,7 +224,13 @@ static enum status choose_versions(struct arena *arena, struct model *model,
     if (!model->attempts) {
         return error_no_memory(err, "the model's versions");
     }
-    for (size_t i = 0; i < model->config.n_specific; i++) {
+    uint64_t only = model->only_version;
+    if (only > 0 &&
+        (found->n == 0 || !bsearch(&only, found->items, found->n, sizeof(only), compare_numbers))) {
+        return error_set(err, ST_UNKNOWN_VERSION, "%s has no version %" PRIu64, model->source.ptr,
+                         only);
+    }
+    for (size_t i = 0; only == 0 && i < model->config.n_specific; i++) {
         uint64_t number = model->config.specific[i];
         if (!found->n ||
             !bsearch(&number, found->items, found->n, sizeof(number), compare_numbers)) {

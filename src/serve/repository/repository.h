@@ -246,6 +246,7 @@ enum repository_action {
 struct repository_change {
     enum repository_action action;
     struct str model;
+    uint64_t version;                    /* load, unload: that version alone; 0: the model */
     struct str config;                   /* load: JSON in place of config.pbtxt; ptr NULL: none */
     const struct repository_file *files; /* load with `config`: files in place of the directory */
     size_t n_files;
@@ -255,7 +256,7 @@ struct repository_change {
     struct worker *worker; /* where `done` runs */
     void (*done)(struct repository_change *change);
     /* The result: ST_OK; ST_NOT_READY (not REPOSITORY_EXPLICIT, or shutting down), ST_BAD_REQUEST
-     * (an invalid model name), ST_UNKNOWN_MODEL, ST_BAD_MODEL with the reasons,
+     * (an invalid model name), ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, ST_BAD_MODEL with the reasons,
      * ST_BAD_FIELD. */
     struct error error;
     /* Private to the repository. */
@@ -263,7 +264,11 @@ struct repository_change {
     STAILQ_ENTRY(repository_change) link;
 };
 
-/* A load is queued for a thread that may block: loads of different models run concurrently, at most
+/* With a `version` a load adds it to those that are served, whatever version_policy says, and an
+ * unload removes it; the others are served on. The next load without a version goes back to the
+ * policy.
+ *
+ * A load is queued for a thread that may block: loads of different models run concurrently, at most
  * options.model_load_thread_count; those of one model in order. It is done when the model is
  * served. An unload is carried out at once: the model is no longer found, and its loads that have
  * not ended fail with ST_NOT_READY. A scan never waits for a load, and for an unresponsive

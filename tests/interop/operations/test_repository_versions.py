@@ -5,7 +5,9 @@ import json
 import os
 import shutil
 
+import grpc
 import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from lib import http1, metrics, repository
 from lib.load import Load
@@ -129,3 +131,75 @@ def test_latest_version_replaces_the_one_before(start, mode):
         served.apply()
         served.wait_versions("2")
     assert [served.n_loads(version) for version in (1, 2)] == [1, 1]
+
+
+def test_one_version_is_unloaded_and_loaded(start):
+    served = start("explicit")
+    served.add("2")
+    served.add("3")
+    served.apply()
+    with without_failure(served):
+        assert served.post("unload", {"version": 3}).status == 200
+        served.wait_versions("1", "2")
+        answer = http1.request(served.server.address, "POST", "/v2/models/m/versions/3/infer", BODY)
+        assert answer.status == 404 and "it serves 1, 2" in answer.body.decode()
+        assert served.post("unload", {"version": "3"}).status == 200  # it is not served
+        assert served.post("load", {"version": "3"}).status == 200
+        served.wait_versions("1", "2", "3")
+        assert served.post("load", {"version": 3}).status == 200  # nothing changed
+        assert [served.n_loads(version) for version in (1, 2, 3)] == [1, 1, 2]
+        assert served.post("unload", {"version": 2}).status == 200
+        served.wait_versions("1", "3")
+        served.apply()  # back to the policy
+        served.wait_versions("1", "2", "3")
+        assert [served.n_loads(version) for version in (1, 2, 3)] == [1, 2, 2]
+    assert served.counts()["1"] == served.load.n(200)
+    for version in (1, 2, 3):
+        assert served.post("unload", {"version": version}).status == 200
+    assert http1.request(served.server.address, "GET", "/v2/models/m/ready").status == 404
+    metrics.wait_at_rest(served.server.address)
+    assert served.post("load", {"version": 2}).status == 200
+    served.wait_versions("2")
+
+
+def test_one_version_over_grpc(start_server, tmp_path):
+    repository.Identity("m", [("FP32", [4])], versions=("1", "2"), more=ALL).write(tmp_path / "models")
+    server = start_server("--model-repository", tmp_path / "models", "--model-control-mode", "explicit",
+                          "--load-model", "*", grpc=("127.0.0.1:0",))
+    change = service_pb2.RepositoryModelUnloadRequest(model_name="m")
+    change.parameters["version"].int64_param = 1
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        stub.RepositoryModelUnload(change)
+        assert list(stub.ModelMetadata(service_pb2.ModelMetadataRequest(name="m")).versions) == ["2"]
+        change = service_pb2.RepositoryModelLoadRequest(model_name="m")
+        change.parameters["version"].string_param = "1"
+        stub.RepositoryModelLoad(change)
+        assert list(stub.ModelMetadata(service_pb2.ModelMetadataRequest(name="m")).versions) == ["1", "2"]
+        change.parameters["version"].string_param = "one"
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.RepositoryModelLoad(change)
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_one_version_wrong_requests_are_refused(start):
+    served = start("explicit")
+    served.server.expect_error("model failed to load")
+    config = json.dumps({"backend": "identity"})
+    for parameters, status, said in [({"version": 0}, 400, "a version's number"),
+                                     ({"version": "x"}, 400, "a version's number"),
+                                     ({"version": [1]}, 400, "a version's number"),
+                                     ({"version": 7}, 404, "has no version 7"),
+                                     ({"version": 1, "config": config}, 400, "stands alone")]:
+        answer = served.post("load", parameters)
+        assert (answer.status, said in answer.body.decode()) == (status, True), answer
+    config = json.dumps({"backend": "identity", "version_policy": {"all": {}}, "max_batch_size": 4,
+                         "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [4]}],
+                         "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [4]}]})
+    assert served.post("load", {"config": config, "file:1/a": "", "file:2/a": ""}).status == 200
+    answer = served.post("load", {"version": 1})
+    assert answer.status == 400 and "the files of a request" in answer.body.decode()
+    assert served.post("unload", {"version": 1}).status == 200
+    assert served.versions() == ["2"]
+    assert served.post("unload").status == 200
+    metrics.wait_at_rest(served.server.address)
