@@ -5,8 +5,8 @@ import re
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(,|$)')
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?|NaN|[+-]Inf")
-KINDS = ("counter", "gauge", "histogram", "unknown")
-PARTS = {"histogram": ("_bucket", "_sum", "_count")}
+KINDS = ("counter", "gauge", "histogram", "summary", "unknown")
+PARTS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("", "_sum", "_count")}
 
 
 class BadText(AssertionError):
@@ -53,8 +53,8 @@ def read_sample(line):
 
 
 def check_name(family, name, openmetrics):
-    if family.kind == "histogram":
-        fits = name in [family.name + part for part in PARTS["histogram"]]
+    if family.kind in PARTS:
+        fits = name in [family.name + part for part in PARTS[family.kind]]
     elif family.kind == "counter" and openmetrics:
         fits = name == family.name + "_total"
     else:
@@ -64,7 +64,22 @@ def check_name(family, name, openmetrics):
 
 
 def without_bound(labels):
-    return tuple(pair for pair in labels if pair[0] != "le")
+    return tuple(pair for pair in labels if pair[0] not in ("le", "quantile"))
+
+
+def check_summaries(family):
+    """Each value has a quantile, and values that are there rise with it; a sum and a count are there."""
+    quantiles = {}
+    for (name, labels), value in family.samples.items():
+        if family.kind == "summary" and name == family.name:
+            quantiles.setdefault(without_bound(labels), []).append((float(dict(labels)["quantile"]), value))
+    for labels, pairs in quantiles.items():
+        known = [value for _, value in sorted(pairs) if value == value]
+        if known != sorted(known) or len(known) not in (0, len(pairs)):
+            raise BadText(f"quantiles of {family.name} {labels}: {pairs}")
+        for part in PARTS["summary"][1:]:
+            if (family.name + part, labels) not in family.samples:
+                raise BadText(f"no {part} of {family.name} {labels}")
 
 
 def check_histograms(family):
@@ -113,6 +128,7 @@ def parse(text, openmetrics=False):
         if not family.kind:
             raise BadText(f"{family.name} has no type")
         check_histograms(family)
+        check_summaries(family)
     return families
 
 

@@ -84,6 +84,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .gpu_models_on_cpu = settings->gpu_models_on_cpu,
         .default_max_batch_size = settings->default_max_batch_size,
         .max_queue_size = settings->max_queue_size,
+        .latencies = &settings->latencies,
         .max_output_size = settings->max_output_size.n_bytes,
         .slow_reader_timeout_ns = settings->slow_reader_timeout_ns,
         .cache_size = settings->cache_size,

@@ -37,6 +37,7 @@ static void admin_init(struct serve_admin *self, struct serve_listeners *listene
     self->main = main;
     admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
     self->metrics.process.budget = &listeners->budget;
+    self->metrics.latencies = &listeners->settings->latencies;
     self->metrics.process.hides_machine = !listeners->settings->allow_cpu_metrics;
     self->has_metrics = true;
     self->api = (struct admin_api){

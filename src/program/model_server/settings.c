@@ -57,7 +57,6 @@ static const struct option_hint hints[] = {
     {"metrics-port", "write --metrics HOST:PORT"},
     {"metrics-interval-ms",
      "write --metrics-interval 2s; metrics are read at each scrape at the address of --metrics"},
-    {"metrics-config", "counters and histograms are always there"},
     {"allow-gpu-metrics", "models run on CPUs"},
     {"allow-grpc", "gRPC is served at the addresses of --grpc; --grpc none turns it off"},
     {"grpc-address", "write --grpc HOST:PORT"},
@@ -274,6 +273,67 @@ static enum status read_cache_item(struct str text, uint64_t *out, struct error 
     return ST_OK;
 }
 
+/* "QUANTILE:ERROR,…"; the error, which bounds Triton's memory, is not needed: all values of the
+ * last minute are counted. */
+static enum status read_quantiles(struct str text, struct latency_options *out, struct error *err) {
+    out->n_quantiles = 0;
+    while (text.ptr && text.len > 0) {
+        struct str error = str_cut(&text, ',');
+        struct str quantile = str_cut(&error, ':');
+        double value, allowed;
+        if (!num_parse_decimal(quantile, &value) || !(value >= 0 && value <= 1) || !error.ptr ||
+            !num_parse_decimal(error, &allowed) || !(allowed >= 0 && allowed <= 1) ||
+            out->n_quantiles == LATENCY_MAX_QUANTILES) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "summary_quantiles: expected QUANTILE:ERROR, both from 0 to 1, and at "
+                             "most %d of them separated by commas, got \"%.*s\"",
+                             (int)LATENCY_MAX_QUANTILES, STR_ARG(quantile));
+        }
+        out->quantiles[out->n_quantiles++] = value;
+    }
+    return out->n_quantiles > 0
+               ? ST_OK
+               : error_set(err, ST_BAD_CONFIG, "summary_quantiles: expected QUANTILE:ERROR,…");
+}
+
+static enum status read_metrics_item(struct str text, struct latency_options *out,
+                                     struct error *err) {
+    struct str value = text;
+    struct str key = str_cut(&value, '=');
+    bool yes = false;
+    if (str_is(key, "summary_quantiles") && value.ptr) {
+        return read_quantiles(value, out, err);
+    }
+    if (!value.ptr || !num_parse_bool(value, &yes)) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "expected KEY=true, KEY=false or summary_quantiles=…, got \"%.*s\"",
+                         STR_ARG(text));
+    }
+    if (str_is(key, "counter_latencies")) {
+        out->hides_counters = !yes;
+    } else if (str_is(key, "histogram_latencies")) {
+        out->has_histograms = yes;
+    } else if (str_is(key, "summary_latencies")) {
+        out->has_summaries = yes;
+    } else {
+        return error_set(err, ST_BAD_CONFIG,
+                         "expected counter_latencies, histogram_latencies, summary_latencies or "
+                         "summary_quantiles, got \"%.*s\"",
+                         STR_ARG(key));
+    }
+    return ST_OK;
+}
+
+static enum status read_metrics_config(struct serve_settings *out, struct error *err) {
+    enum status st = ST_OK;
+    out->latencies =
+        (struct latency_options){.quantiles = {0.5, 0.9, 0.95, 0.99, 0.999}, .n_quantiles = 5};
+    for (size_t i = 0; st == ST_OK && i < out->metrics_config.n; i++) {
+        st = read_metrics_item(str_of(out->metrics_config.items[i]), &out->latencies, err);
+    }
+    return st == ST_OK ? st : error_prefix(err, "--metrics-config");
+}
+
 static enum status check_route(const char *flag, const char *route, struct error *err) {
     return route && route[0] == '/'
                ? ST_OK
@@ -332,7 +392,7 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
         web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err) !=
             ST_OK ||
         check_patterns(out, err) != ST_OK || read_platform(out, err) != ST_OK ||
-        read_restrictions(out, arena, err) != ST_OK ||
+        read_metrics_config(out, err) != ST_OK || read_restrictions(out, arena, err) != ST_OK ||
         read_backend_configs(out, arena, err) != ST_OK) {
         return err->status;
     }

@@ -13,6 +13,7 @@
 #include "serve/frontend/http/platform.h"
 #include "serve/frontend/restrictions.h"
 #include "serve/repository/repository.h"
+#include "serve/scheduler/statistics/latency.h"
 #include "serve/trace/tracer.h"
 
 /* One member per row of settings.def, named by its first column; sizes in bytes and times in
@@ -31,6 +32,7 @@ struct serve_settings {
     struct web_access web;                                 /* --allowed-host and --allowed-origin */
     struct restrictions http_restrictions, grpc_restrictions;
     struct http_platform platform_routes;
+    struct latency_options latencies; /* parsed from metrics_config */
 };
 
 /* Parses the arguments of `sluice serve` and the file of --config; `command` is the name in

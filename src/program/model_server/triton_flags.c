@@ -466,6 +466,24 @@ static enum status add_backend_config(struct translation *self, struct error *er
     return ST_OK;
 }
 
+/* KEY=VALUE; Triton takes any key, and NAME,KEY=VALUE for a name that nothing has. */
+static void add_metrics_config(struct translation *self) {
+    static const char *const known[] = {
+        "counter_latencies=", "histogram_latencies=", "summary_latencies=", "summary_quantiles="};
+    const struct given *config = &self->given[row_of("metrics-config")];
+    for (size_t i = 0; i < config->n; i++) {
+        bool is_known = false;
+        for (size_t j = 0; j < sizeof(known) / sizeof(*known); j++) {
+            is_known = is_known || str_starts_with(str_of(config->all[i]), str_of(known[j]));
+        }
+        if (is_known) {
+            add(self, "metrics-config", config->all[i]);
+        } else {
+            note(self, row_of("metrics-config"), config->all[i]);
+        }
+    }
+}
+
 static enum status check_rate_limit(struct translation *self, struct error *err) {
     const char *value = value_of(self, "rate-limit");
     if (!value || str_eq_nocase(str_of(value), STR("off"))) {
@@ -538,6 +556,7 @@ static enum status translate(struct translation *self, struct error *err) {
         return err->status;
     }
     add_trace(self);
+    add_metrics_config(self);
     return check_rate_limit(self, err);
 }
 

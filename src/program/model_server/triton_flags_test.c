@@ -169,8 +169,10 @@ static const struct {
     {"--allow-cpu-metrics=off", HAS, "--allow-cpu-metrics=false"},
     {"--metrics-interval-ms=0.5", IS_NOTED, "--metrics-interval-ms=0.5"},
     {"--metrics-interval-ms=often", IS_REFUSED, "--metrics-interval-ms: expected a number"},
-    {"--metrics-config=counter_latencies=true", IS_NOTED,
-     "--metrics-config=counter_latencies=true"},
+    {"--metrics-config=counter_latencies=false", HAS, "--metrics-config=counter_latencies=false"},
+    {"--metrics-config summary_quantiles=0.5:0.1,0.9:0.1", HAS,
+     "--metrics-config=summary_quantiles=0.5:0.1,0.9:0.1"},
+    {"--metrics-config=tags=on", IS_NOTED, "--metrics-config=tags=on"},
 
     {"--trace-config=rate=1 --trace-config=level=TENSORS", HAS, "--trace-config=rate=1"},
     {"--trace-config=rate=1 --trace-rate=2", LACKS, "--trace-config=rate=2"},

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/event/clock.h"
+#include "serve/scheduler/statistics/latency.h"
 #include "serve/scheduler/statistics/recent.h"
 #include "serve/scheduler/statistics/statistics.h"
 
@@ -20,6 +22,7 @@ enum { NS_PER_US = 1000 };
 /* One model version that is ready. */
 struct row {
     struct str labels;
+    struct model_version *version; /* while the page is printed */
     uint64_t max_batch_size;
     struct model_statistics statistics;
     struct model_recent recent;
@@ -61,6 +64,7 @@ static void read_entry(void *user, const struct repository_entry *entry) {
     metric_label_add(&labels, "version", spec->version_text);
     table->failed = table->failed || labels.failed;
     row->labels = buf_str(&labels);
+    row->version = entry->version;
     row->max_batch_size = spec->max_batch_size;
     model_version_statistics(entry->version, &row->statistics);
     table->n_queued += row->statistics.n_queued;
@@ -208,10 +212,88 @@ static void print_histogram(struct metric_text *text, const struct table *table,
     }
 }
 
-static void print_versions(struct metric_text *text, const struct table *table) {
-    for (size_t i = 0; i < sizeof(COLUMNS) / sizeof(COLUMNS[0]); i++) {
-        print_column(text, table, &COLUMNS[i]);
+/* Counters of times, which --metrics-config counter_latencies=false leaves out. */
+static bool is_latency(const struct column *column) {
+    return column->divisor == NS_PER_US;
+}
+
+static void print_first_responses(struct metric_text *text, const struct table *table) {
+    metric_family_begin(text, METRIC_FAMILY_FIRST_RESPONSE);
+    for (size_t i = 0; i < table->n; i++) {
+        uint64_t counts[LATENCY_MAX_BOUNDS + 2] = {0};
+        const struct metric_scale *scale =
+            model_version_first_responses(table->rows[i].version, counts);
+        metric_text_scale(text, table->rows[i].labels, scale, counts);
     }
+}
+
+/* Summaries, with the counters that have their sums and counts. As in Triton, that of requests is
+ * left out for models with a response cache, those of the cache for all others. */
+static const struct summary {
+    enum metric_family family;
+    enum latency_kind kind;
+    size_t ns, count; /* members of struct model_statistics */
+    bool with_cache, without_cache;
+} SUMMARIES[] = {
+    {METRIC_FAMILY_REQUEST_SUMMARY, LATENCY_REQUEST, MEMBER(success.ns), MEMBER(success.count),
+     false, true},
+    {METRIC_FAMILY_QUEUE_SUMMARY, LATENCY_QUEUE, MEMBER(queue.ns), MEMBER(queue.count), true, true},
+    {METRIC_FAMILY_INPUT_SUMMARY, LATENCY_INPUT, MEMBER(compute.input_ns), MEMBER(n_computed), true,
+     true},
+    {METRIC_FAMILY_INFER_SUMMARY, LATENCY_INFER, MEMBER(compute.infer_ns), MEMBER(n_computed), true,
+     true},
+    {METRIC_FAMILY_OUTPUT_SUMMARY, LATENCY_OUTPUT, MEMBER(compute.output_ns), MEMBER(n_computed),
+     true, true},
+    {METRIC_FAMILY_CACHE_HIT_SUMMARY, LATENCY_CACHE_HIT, MEMBER(cache_hit.ns),
+     MEMBER(cache_hit.count), true, false},
+    {METRIC_FAMILY_CACHE_MISS_SUMMARY, LATENCY_CACHE_MISS, MEMBER(cache_miss.ns),
+     MEMBER(cache_miss.count), true, false},
+};
+
+static uint64_t member_of(const struct row *row, size_t member) {
+    uint64_t value;
+    memcpy(&value, (const char *)&row->statistics + member, sizeof(value));
+    return value;
+}
+
+static void print_summary(struct metric_text *text, const struct table *table,
+                          const struct summary *summary, const struct latency_options *options) {
+    uint64_t now_ns = clock_now_ns();
+    metric_family_begin(text, summary->family);
+    for (size_t i = 0; i < table->n; i++) {
+        const struct row *row = &table->rows[i];
+        uint64_t counts[LATENCY_BUCKETS] = {0};
+        if (!(row->statistics.caches ? summary->with_cache : summary->without_cache)) {
+            continue;
+        }
+        model_version_latencies(row->version, summary->kind, now_ns, counts);
+        for (size_t j = 0; j < options->n_quantiles; j++) {
+            double ns = latency_quantile_ns(counts, options->quantiles[j]);
+            metric_text_quantile(text, row->labels, options->quantiles[j], ns / NS_PER_US);
+        }
+        metric_text_totals(text, row->labels, member_of(row, summary->ns) / NS_PER_US,
+                           member_of(row, summary->count));
+    }
+}
+
+static void print_latencies(struct metric_text *text, const struct table *table,
+                            const struct latency_options *options) {
+    if (options->has_histograms) {
+        print_first_responses(text, table);
+    }
+    for (size_t i = 0; options->has_summaries && i < sizeof(SUMMARIES) / sizeof(*SUMMARIES); i++) {
+        print_summary(text, table, &SUMMARIES[i], options);
+    }
+}
+
+static void print_versions(struct metric_text *text, const struct table *table,
+                           const struct latency_options *options) {
+    for (size_t i = 0; i < sizeof(COLUMNS) / sizeof(COLUMNS[0]); i++) {
+        if (!options->hides_counters || !is_latency(&COLUMNS[i])) {
+            print_column(text, table, &COLUMNS[i]);
+        }
+    }
+    print_latencies(text, table, options);
     print_failures(text, table);
     print_seconds(text, table, METRIC_FAMILY_LOAD_DURATION,
                   offsetof(struct row, statistics.loaded_ns));
@@ -251,7 +333,7 @@ void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text
     metric_print(text, "sluice_pick_");
     admin_process_print(&metrics->process, text);
     print_totals(text, &table, metrics->repository);
-    print_versions(text, &table);
+    print_versions(text, &table, metrics->latencies);
     metric_text_end(text);
     text->out->failed = text->out->failed || table.failed;
 }

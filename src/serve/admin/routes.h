@@ -19,6 +19,7 @@
 struct admin_metrics {
     struct repository *repository;
     struct admin_process process;
+    const struct latency_options *latencies; /* set after admin_metrics_init */
     struct metrics_page page;
     const char *http_url; /* where models are served, for the example on the status page; NULL: not
                              over HTTP. Set before the listener is open */

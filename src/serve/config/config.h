@@ -219,6 +219,8 @@ struct model_config {
     size_t n_levels;
     struct model_sequences sequences;
     struct model_ensemble ensemble;
+    const uint64_t *first_response_bounds; /* of its histogram, in microseconds, ascending */
+    size_t n_first_response_bounds;        /* 0: Triton's */
     const struct model_warmup *warmups;
     size_t n_warmups;
     const struct model_batch_input *batch_inputs;

@@ -1458,6 +1458,83 @@ static void read_ensemble(struct doc_reader *reader, const struct doc_node *node
     }
 }
 
+/* ---- model_metrics --------------------------------------------------------------------------- */
+
+enum { MAX_BOUNDS = 100, US_PER_MS = 1000 };
+
+struct metric_control {
+    struct str family;
+    const uint64_t *bounds;
+    size_t n;
+};
+
+static const char BOUNDS[] = "milliseconds above 0, ascending, at most 100";
+
+static void read_bounds(struct doc_reader *reader, const struct doc_node *list, void *object) {
+    struct metric_control *out = object;
+    check_count(reader, list, MAX_BOUNDS);
+    uint64_t *bounds = doc_reader_list(reader, list, sizeof(*bounds), &out->n), before = 0;
+    out->bounds = bounds;
+    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item); bounds++) {
+        double ms = 0;
+        doc_reader_f64(reader, &item, &ms);
+        if (doc_reader_ok(reader) && !(ms > 0 && ms < 1e12)) {
+            doc_reader_fail(reader, &item, "expected %s", BOUNDS);
+        }
+        if (!doc_reader_ok(reader)) {
+            return;
+        }
+        *bounds = (uint64_t)(ms * US_PER_MS + 0.5);
+        if (*bounds <= before) {
+            doc_reader_fail(reader, &item, "expected %s", BOUNDS);
+        }
+        before = *bounds;
+    }
+}
+
+static void read_family(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct metric_control *out = object;
+    doc_reader_view(reader, node, &out->family);
+    if (doc_reader_ok(reader) && !str_is(out->family, "nv_inference_first_response_histogram_ms")) {
+        doc_reader_fail(reader, node,
+                        "expected nv_inference_first_response_histogram_ms, got "
+                        "\"%.*s\"",
+                        STR_ARG(out->family));
+    }
+}
+
+static const struct doc_member METRIC_IDENTIFIER[] = {
+    {"family", MEMBER_CUSTOM(read_family), .form = "nv_inference_first_response_histogram_ms"},
+    {0}};
+
+static const struct doc_member HISTOGRAM_OPTIONS[] = {
+    {"buckets", MEMBER_CUSTOM(read_bounds), .form = BOUNDS}, {0}};
+
+static const struct doc_member METRIC_CONTROL[] = {
+    {"metric_identifier", MEMBER_OBJECT(METRIC_IDENTIFIER)},
+    {"histogram_options", MEMBER_OBJECT(HISTOGRAM_OPTIONS)},
+    {0}};
+
+static void read_metric_controls(struct doc_reader *reader, const struct doc_node *node,
+                                 void *object) {
+    struct model_config *out = object;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        struct metric_control control = {0};
+        doc_reader_object(reader, &item, METRIC_CONTROL, &control);
+        if (doc_reader_ok(reader) && control.family.len == 0) {
+            doc_reader_fail(reader, &item, "has no metric_identifier with a family");
+        }
+        if (doc_reader_ok(reader) && out->n_first_response_bounds > 0) {
+            doc_reader_fail(reader, &item, "is the second one of its family");
+        }
+        out->first_response_bounds = control.bounds;
+        out->n_first_response_bounds = control.n;
+    }
+}
+
+static const struct doc_member METRICS[] = {
+    {"metric_control", MEMBER_CUSTOM(read_metric_controls), .members = METRIC_CONTROL}, {0}};
+
 /* ---- top level ------------------------------------------------------------------------------- */
 
 static void note_max_batch_size(struct doc_reader *reader, const struct doc_node *node,
@@ -1497,7 +1574,7 @@ static const struct doc_member MODEL[] = {
     {"metric_tags", MEMBER_IGNORED("metrics carry no labels of the model's own")},
     {"model_operations", MEMBER_OBJECT(OPERATIONS)},
     {"model_repository_agents", MEMBER_OBJECT(AGENTS)},
-    {"model_metrics", MEMBER_IGNORED("there are no metrics of the model's own")},
+    {"model_metrics", MEMBER_OBJECT(METRICS)},
     {0}};
 
 const struct doc_member *model_config_members(void) {

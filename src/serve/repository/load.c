@@ -69,6 +69,7 @@ static enum status load_version(struct repository *repository, struct model *mod
         .default_max_batch_size = repository->default_max_batch_size,
         .max_queue_size = repository->max_queue_size,
         .max_output_size = repository->max_output_size,
+        .latencies = repository->latencies,
         .slow_reader_timeout_ns = repository->slow_reader_timeout_ns,
         .usable_cpus = repository->cpus.usable,
         .avoid_spinning = repository->cpus.quota_below_affinity,

@@ -82,6 +82,7 @@ struct repository_options {
     /* Waiting requests per model without a limit of its own; more are refused with QUEUE_FULL:
      * serve/scheduler/scheduler.c:check_queue_size. */
     uint64_t max_queue_size;
+    const struct latency_options *latencies; /* outlives the repository; NULL: none */
     /* The most bytes of the outputs of one response; 0: no limit. More are refused with
      * OUTPUT_TOO_LARGE: serve/scheduler/host_callbacks.c:check_response_size. */
     uint64_t slow_reader_timeout_ns; /* 0: none; enforced by partial_response_send */

@@ -144,7 +144,7 @@ enum status call_init(struct call *call, struct model_version *version, struct e
     run->extra_arena = NULL;
     run->stream = NULL;
     run->lookup = NULL;
-    run->n_answers = run->answered_ns = 0;
+    run->n_answers = run->answered_ns = run->first_answered_ns = 0;
     run->loss = CALL_LOST_NOTHING;
     run->is_stored = false;
     run->ensemble_run = NULL;

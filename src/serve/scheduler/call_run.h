@@ -94,9 +94,10 @@ struct call_run {
     bool release_unrefs_version; /* releasing the response drops the reference on `version` */
     void (*backend_release)(void *cookie);
     void *backend_cookie;
-    uint64_t n_answers;   /* decoupled: responses so far */
-    uint64_t answered_ns; /* time of the latest response */
-    bool is_stored;       /* in the response cache, or the cache has refused it */
+    uint64_t n_answers;         /* decoupled: responses so far */
+    uint64_t answered_ns;       /* time of the latest response */
+    uint64_t first_answered_ns; /* and of the first one */
+    bool is_stored;             /* in the response cache, or the cache has refused it */
     enum call_loss loss;
     struct response_stream *stream; /* bounds the partial responses in flight
                                        (partial_response.c); NULL: not decoupled */

@@ -404,6 +404,9 @@ static void on_decoupled_response(struct call *call, const sluice_response *resp
     }
     enum statistics_outcome outcome = store_decoupled_response(call, response);
     call->run->answered_ns = clock_now_ns();
+    if (call->run->n_answers == 0) {
+        call->run->first_answered_ns = call->run->answered_ns;
+    }
     response_stream_answered(call->run->stream, call->run->answered_ns);
     statistics_response_add(&call->run->version->statistics.responses, call->run->n_answers++,
                             cancelled ? RESPONSE_CANCEL : outcome, began_ns - since_ns,

@@ -312,6 +312,8 @@ enum status version_open(const struct version_options *options, struct model_ver
         return ST_NO_MEMORY;
     }
     divide_cpus(version, options);
+    latency_init(&version->statistics.latency, options->latencies,
+                 options->config->first_response_bounds, options->config->n_first_response_bounds);
     enum status st = open_model(version, options, err);
     if (st == ST_OK) {
         st = describe_model(version, options, &info, err);

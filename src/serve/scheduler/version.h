@@ -99,6 +99,7 @@ struct version_options {
     const char *const *op_libraries; /* sluice_model_args.op_libraries */
     size_t n_op_libraries;
     unsigned usable_cpus;
+    const struct latency_options *latencies;  /* outlives the version; NULL: none */
     bool avoid_spinning;                      /* the CPU quota is below the affinity */
     struct response_cache *cache;             /* for models that enable it; NULL: none */
     const struct shared_budget *state_budget; /* outlives all answers; NULL: no limit */

@@ -55,7 +55,7 @@ void metric_scale_add(const struct metric_scale *scale, metric_cell *cells, uint
 
 void metric_scale_add_many(const struct metric_scale *scale, metric_cell *cells, uint64_t value,
                            uint64_t n) {
-    uint64_t measured = scale->unit == METRIC_UNIT_SECONDS ? us_of(value) : value;
+    uint64_t measured = scale->unit == METRIC_UNIT_ITEMS ? value : us_of(value);
     unsigned low = 0, high = scale->n; /* the first bound that is not below the value */
     while (low < high) {
         unsigned middle = (low + high) / 2;

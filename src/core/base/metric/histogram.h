@@ -54,7 +54,8 @@ void metric_distribution_add(struct metric_distribution *sum,
 
 /* The unit of a histogram's bounds. */
 enum metric_unit {
-    METRIC_UNIT_SECONDS, /* bounds are in microseconds, values and sums in nanoseconds */
+    METRIC_UNIT_SECONDS,      /* bounds are in microseconds, values and sums in nanoseconds */
+    METRIC_UNIT_MILLISECONDS, /* the same, printed as milliseconds; of a struct metric_scale */
     METRIC_UNIT_ITEMS,
 };
 

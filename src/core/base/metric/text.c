@@ -2,6 +2,8 @@
  * lines and may be read ten times a second. */
 #include "core/base/metric/text.h"
 
+#include <math.h>
+
 #include "core/base/num.h"
 
 /* ---- which format ---------------------------------------------------------------------------- */
@@ -61,6 +63,8 @@ static const char *kind_name(const struct metric_text *text, enum metric_kind ki
                    : "counter";
     case METRIC_KIND_GAUGE:
         return "gauge";
+    case METRIC_KIND_SUMMARY:
+        return "summary";
     case METRIC_KIND_HISTOGRAM:
         break;
     }
@@ -186,6 +190,8 @@ static void add_sum_and_count(struct metric_text *text, struct str labels, enum 
     begin_sample(text, STR("_sum"), labels);
     if (unit == METRIC_UNIT_SECONDS) {
         add_decimal(text->out, sum, 9);
+    } else if (unit == METRIC_UNIT_MILLISECONDS) {
+        add_decimal(text->out, sum, 6);
     } else {
         buf_add_u64(text->out, sum);
     }
@@ -219,6 +225,8 @@ void metric_text_scale(struct metric_text *text, struct str labels,
         begin_bucket(text, labels);
         if (scale->unit == METRIC_UNIT_SECONDS) {
             add_decimal(text->out, scale->bounds[i], 6);
+        } else if (scale->unit == METRIC_UNIT_MILLISECONDS) {
+            add_decimal(text->out, scale->bounds[i], 3);
         } else {
             buf_add_u64(text->out, scale->bounds[i]);
             buf_add_str(text->out, STR(".0"));
@@ -226,4 +234,28 @@ void metric_text_scale(struct metric_text *text, struct str labels,
         end_bucket(text, below);
     }
     add_sum_and_count(text, labels, scale->unit, counts[scale->n + 1], below + counts[scale->n]);
+}
+
+/* ---- summaries ------------------------------------------------------------------------------- */
+
+void metric_text_quantile(struct metric_text *text, struct str labels, double quantile,
+                          double value) {
+    buf_add_str(text->out, text->name);
+    buf_add_char(text->out, '{');
+    buf_add_str(text->out, labels);
+    buf_printf(text->out, "%squantile=\"%.15g\"} ", labels.len > 0 ? "," : "", quantile);
+    if (isnan(value)) {
+        buf_add_str(text->out, STR("NaN\n"));
+    } else {
+        buf_printf(text->out, "%.15g\n", value);
+    }
+}
+
+void metric_text_totals(struct metric_text *text, struct str labels, uint64_t sum, uint64_t count) {
+    begin_sample(text, STR("_sum"), labels);
+    buf_add_u64(text->out, sum);
+    buf_add_char(text->out, '\n');
+    begin_sample(text, STR("_count"), labels);
+    buf_add_u64(text->out, count);
+    buf_add_char(text->out, '\n');
 }

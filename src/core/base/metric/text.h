@@ -15,7 +15,12 @@
 
 enum metric_format { METRIC_FORMAT_PROMETHEUS, METRIC_FORMAT_OPENMETRICS };
 
-enum metric_kind { METRIC_KIND_COUNTER, METRIC_KIND_GAUGE, METRIC_KIND_HISTOGRAM };
+enum metric_kind {
+    METRIC_KIND_COUNTER,
+    METRIC_KIND_GAUGE,
+    METRIC_KIND_HISTOGRAM,
+    METRIC_KIND_SUMMARY,
+};
 
 /* A page being written. */
 struct metric_text {
@@ -44,6 +49,11 @@ void metric_text_distribution(struct metric_text *text, struct str labels,
 /* The same of a histogram with bounds of its own, whose cells were read into `counts`. */
 void metric_text_scale(struct metric_text *text, struct str labels,
                        const struct metric_scale *scale, const uint64_t *counts);
+/* A quantile of a summary, 0 to 1. */
+void metric_text_quantile(struct metric_text *text, struct str labels, double quantile,
+                          double value);
+/* The rest of a summary. */
+void metric_text_totals(struct metric_text *text, struct str labels, uint64_t sum, uint64_t count);
 /* After the last family. */
 void metric_text_end(struct metric_text *text);
 

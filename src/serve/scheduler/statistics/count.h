@@ -9,6 +9,7 @@
 
 #include "serve/scheduler/call_run.h"
 #include "serve/scheduler/per_worker.h"
+#include "serve/scheduler/statistics/latency.h"
 #include "serve/scheduler/statistics/recent.h"
 #include "serve/scheduler/statistics/statistics.h"
 
@@ -81,6 +82,7 @@ struct statistics {
     struct statistics_responses responses;
     struct statistics_recent recent;
     struct per_worker_table shards;
+    struct latency latency;
     /* for workers whose allocation failed: shared, so some counts may be lost */
     struct statistics_shard spare;
 };

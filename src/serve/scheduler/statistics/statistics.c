@@ -137,6 +137,7 @@ enum status statistics_init(struct statistics *statistics, struct arena *arena, 
 
 void statistics_fini(struct statistics *statistics) {
     per_worker_table_fini(&statistics->shards);
+    latency_fini(&statistics->latency);
     statistics_responses_free(&statistics->responses);
 }
 
@@ -200,7 +201,8 @@ struct statistics_compute statistics_compute_of(const struct call *call) {
                                                       call->compute_end_ns, call->finished_ns);
 }
 
-static void count_success(struct statistics_shard *shard, const struct call *call) {
+static void count_success(struct statistics *statistics, struct statistics_shard *shard,
+                          const struct call *call) {
     struct statistics_compute compute = statistics_compute_of(call);
     metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->queue, call->started_ns - call->queued_ns);
@@ -209,6 +211,9 @@ static void count_success(struct statistics_shard *shard, const struct call *cal
     metric_cell_add(&shard->input_ns, compute.input_ns);
     metric_cell_add(&shard->infer_ns, compute.infer_ns);
     metric_cell_add(&shard->output_ns, compute.output_ns);
+    if (latency_is_on(&statistics->latency)) {
+        latency_count_success(&statistics->latency, call, &compute);
+    }
 }
 
 void statistics_count_call(struct statistics *statistics, const struct call *call) {
@@ -223,10 +228,14 @@ void statistics_count_call(struct statistics *statistics, const struct call *cal
         metric_cell_add(&shard->n_hits, 1);
         metric_cell_add(&shard->hit_ns, call->run->cache_ns);
     } else if (call->response.error.status == ST_OK) {
-        count_success(shard, call);
+        count_success(statistics, shard, call);
     } else {
         metric_cell_add(&shard->failed[reason_of(call)], 1);
         metric_cell_add(&shard->failed_ns, call->finished_ns - call->queued_ns);
+    }
+    if (latency_is_on(&statistics->latency) &&
+        (call->cached == CALL_CACHE_HIT || call->cached == CALL_CACHE_MISS)) {
+        latency_count_lookup(&statistics->latency, call, call->cached == CALL_CACHE_HIT);
     }
 }
 
