@@ -81,7 +81,7 @@ void call_complete(struct call *call) {
     if (call->cached == CALL_CACHE_MISS) {
         call_cache_store_copy(call); /* most often on the instance's thread, not on the worker */
     }
-    if (!call->response.release) {
+    if (call->run->states && !call->response.release) {
         call_states_release(call);
     }
     if (call->run->sequence) {

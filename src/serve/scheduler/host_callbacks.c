@@ -250,9 +250,8 @@ static enum status check_response_size(const struct model_version *version,
     return ST_OK;
 }
 
-enum status response_target_store(const struct response_target *target,
-                                  const sluice_response *response, struct error *err) {
-    const struct call *call = target->call;
+static enum status check_output_count(const struct call *call, const sluice_response *response,
+                                      struct error *err) {
     if (response->n_outputs != call->run->backend_request.n_wanted) {
         return error_set(err, ST_BACKEND_FAILED,
                          "backend %s was asked for %zu outputs and gave %zu",
@@ -262,6 +261,15 @@ enum status response_target_store(const struct response_target *target,
     if (!response->outputs) {
         return error_set(err, ST_BACKEND_FAILED, "backend %s gave %zu outputs at no address",
                          call->run->version->backend->name, response->n_outputs);
+    }
+    return ST_OK;
+}
+
+enum status response_target_store(const struct response_target *target,
+                                  const sluice_response *response, struct error *err) {
+    const struct call *call = target->call;
+    if (check_output_count(call, response, err) != ST_OK) {
+        return err->status;
     }
     enum status too_large = check_response_size(call->run->version, response, err);
     if (too_large != ST_OK) {
@@ -297,7 +305,9 @@ static void release_response(void *cookie) {
     }
     arena_free(call->run->extra_arena);
     call->run->extra_arena = NULL;
-    call_states_release(call);
+    if (call->run->states) {
+        call_states_release(call);
+    }
     if (version) {
         model_version_unref(version);
     }
@@ -438,7 +448,10 @@ static enum status store_iteration(struct call *call, const sluice_response *res
         on_decoupled_response(call, response);
         return ST_OK;
     }
-    enum status st = call_states_update(call, response, err);
+    enum status st = response->n_outputs > 0 ? check_output_count(call, response, err) : ST_OK;
+    if (st == ST_OK) {
+        st = call_states_update(call, response, err);
+    }
     backend_response_release(response);
     return st;
 }

@@ -216,7 +216,9 @@ static bool queue_is_full(struct scheduler *scheduler, const struct call *call, 
                                    one */
         size_t n_backlog_calls = scheduler->sequences->n_backlog_calls;
         bool homeless = sequences_must_wait_for_slot(scheduler->sequences, call);
-        *waiting = homeless ? n_backlog_calls : scheduler->queue.n - n_backlog_calls;
+        size_t n_with_slot = scheduler->queue.n - n_backlog_calls;
+        *waiting =
+            homeless ? n_backlog_calls : n_with_slot - scheduler->sequences->n_continued_calls;
     }
     return limit > 0 && *waiting >= limit &&
            *waiting - limit >= count_idle_instances(call->run->version);

@@ -134,6 +134,21 @@ def test_iterative_requests_are_batched_while_others_go_on(server, model):
     assert max(item["ROWS"] for item in said.values()) > 1
 
 
+def test_iterative_requests_that_go_on_are_not_in_the_queue(start_server, arguments):
+    """The limit of the queue is for those that have not begun."""
+    server = start_server(*arguments, "--max-queue-size", 6, grpc=("127.0.0.1:0",))
+    said = queue.Queue()
+    with Counter("grpc", server) as long, Counter("http", server) as short:
+        for _ in range(6):
+            long.client.async_infer("oldest", long.inputs("oldest", 3000), lambda result, error: said.put((result, error)))
+        for n in range(1, 40):
+            assert short("oldest", n)["COUNT"] == n
+        for _ in range(6):
+            result, error = said.get(timeout=PATIENCE)
+            assert error is None and result.as_numpy("COUNT").item() == 3000
+    metrics.wait_at_rest(server.address, server.arenas)
+
+
 def test_iterative_executions_are_counted(server):
     with Counter("http", server) as client:
         before = client.client.get_inference_statistics("direct")["model_stats"][0]

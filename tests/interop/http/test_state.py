@@ -54,6 +54,13 @@ MODELS = {
         ['input { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] }',
          *(f'output {{ name: "{name}" data_type: TYPE_INT32 dims: [ 1 ] }}' for name in ("SUM", "NEW_TOTAL"))]))),
 }
+ENSEMBLE = """platform: "ensemble"
+max_batch_size: 4
+input { name: "VALUE" data_type: TYPE_INT32 dims: [ 1 ] }
+output { name: "TOTAL" data_type: TYPE_INT32 dims: [ 1 ] }
+ensemble_scheduling { step { model_name: "sum_direct" model_version: -1
+  input_map { key: "INPUT" value: "VALUE" } output_map { key: "SUM" value: "TOTAL" } } }
+"""
 FILES = {"grows_from_file": {"three": struct.pack("<3f", 1, 2, 3)}, "texts_from_file": {"texts": FIRST_TEXTS}}
 
 
@@ -62,6 +69,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name, (model, text) in MODELS.items():
         stateful.write(folder, name, model, text, FILES.get(name, {}))
+    (folder / "ensemble" / "1").mkdir(parents=True)
+    (folder / "ensemble" / "config.pbtxt").write_text(ENSEMBLE)
     return folder
 
 
@@ -167,6 +176,14 @@ def test_state_without_dimensions(client):
     for i, total in enumerate([1, 3, 6]):
         said = client("scalar", 1, numpy.array(i + 1, numpy.float32), start=i == 0, end=i == 2)
         assert said["OUT"].tolist() == total
+
+
+def test_state_of_a_member_of_an_ensemble(client):
+    tensor = client.triton.InferInput("VALUE", [1, 1], "INT32")
+    for i in range(1, 5):
+        tensor.set_data_from_numpy(numpy.full((1, 1), i, numpy.int32))
+        result = client.client.infer("ensemble", [tensor], sequence_id=5, sequence_start=i == 1, sequence_end=i == 4)
+        assert result.as_numpy("TOTAL").item() == i * (i + 1) // 2
 
 
 # ---- what clients see ----------------------------------------------------------------------------

@@ -359,10 +359,16 @@ enum status sequences_add(struct sequences *all, struct call *call, struct error
     return ST_OK;
 }
 
-static void unlink_call(struct sequences *all, struct sequence *sequence, struct call *call) {
+/* The call no longer waits. */
+static void unlink_waiting(struct sequences *all, struct sequence *sequence, struct call *call) {
     sequence->n_waiting--;
-    all->n_backlog_calls -= sequence->instance == NULL;
+    all->n_continued_calls -= call->run->n_iterations > 0;
     TAILQ_REMOVE(&sequence->calls, call, run->sequence_link);
+}
+
+static void unlink_call(struct sequences *all, struct sequence *sequence, struct call *call) {
+    all->n_backlog_calls -= sequence->instance == NULL;
+    unlink_waiting(all, sequence, call);
     call->run->sequence = NULL;
 }
 
@@ -409,6 +415,7 @@ void sequences_run_again(struct sequences *all, struct call *call, uint64_t now_
     call->run->arrival = ++all->n_arrived;
     TAILQ_INSERT_HEAD(&sequence->calls, call, run->sequence_link);
     sequence->n_waiting++;
+    all->n_continued_calls++;
     sequence->running = false;
     sequence_update_list(all, sequence, now_ns);
 }
@@ -500,8 +507,7 @@ bool sequences_are_due(const struct sequences *all, const struct batch_rules *ru
 static struct call *start_oldest_call(struct sequences *all, struct sequence *sequence) {
     struct call *call = TAILQ_FIRST(&sequence->calls);
     struct instance_sequences *instance = sequence->instance;
-    sequence->n_waiting--;
-    TAILQ_REMOVE(&sequence->calls, call, run->sequence_link);
+    unlink_waiting(all, sequence, call);
     call_states_start(call, sequence);
     if (!all->until_answered) {
         call->run->sequence = NULL; /* done when the execution ends, before the answer */

@@ -67,8 +67,9 @@ struct sequences {
     struct sequence **table; /* hash table of open sequences */
     size_t table_mask;
     size_t n_open, n_all;
-    size_t n_backlog_calls; /* calls of sequences in the backlog */
-    struct hash_key key;    /* for the hash table */
+    size_t n_backlog_calls;   /* calls of sequences in the backlog */
+    size_t n_continued_calls; /* waiting calls that ran before: no queue limit holds for them */
+    struct hash_key key;      /* for the hash table */
     uint64_t n_arrived;
     bool promoted; /* a sequence got a slot, or lost the calls in front of a start, so another
                       thread may have work; the reader clears it */
