@@ -480,7 +480,7 @@ static void run_again(struct call *call, const sluice_response *response) {
 /* ---- responses of all kinds ------------------------------------------------------------------ */
 
 static void respond_without_client(struct call *call, const sluice_response *response) {
-    bool final = response->final;
+    bool final = response->final || asks_to_be_run_again(response); /* an empty row is done */
     if (call->run->role == CALL_JOINT && asks_to_be_run_again(response)) {
         const sluice_response refused = {.size = sizeof(refused),
                                          .status = SLUICE_INTERNAL,
