@@ -17,7 +17,9 @@ static void scorer_share_of_media_is_the_score(void **state) {
     plugin_fixture_open(&fixture, &plugin_mm_embeddings_cache_scorer, 3);
     assert_scores(&fixture, &plugin_mm_embeddings_cache_scorer, none);
     fixture.media = (struct media_matches){
-        .n_items = 4, .n = 3, .hits = {{2, 4}, {0, 1}, {9, 3} /* not a candidate */}};
+        .n_items = 4,
+        .n = 3,
+        .hits = {{2, 4, {0}}, {0, 1, {0}}, {9, 3, {0}} /* not a candidate */}};
     assert_scores(&fixture, &plugin_mm_embeddings_cache_scorer, wanted);
     plugin_fixture_load(&fixture, 2, 100); /* the bound of affinities */
     assert_scores(&fixture, &plugin_mm_embeddings_cache_scorer, busy);
