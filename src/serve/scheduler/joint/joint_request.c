@@ -122,10 +122,12 @@ static enum status joint_new(struct instance *instance, struct call *const *call
                              struct joint_request **out, struct error *err) {
     struct arena *arena = arena_new(NULL, 0); /* no worker's cache: any thread */
     struct joint_request *joint = arena ? arena_calloc(arena, 1, sizeof(*joint)) : NULL;
-    if (joint) {
-        joint->arena = arena;
+    if (!joint) {
+        arena_free(arena);
+        return error_no_memory(err, "a batch");
     }
-    if (!joint || !joint_init(joint, instance, calls, n)) {
+    joint->arena = arena;
+    if (!joint_init(joint, instance, calls, n)) {
         arena_free(arena);
         return error_no_memory(err, "a batch");
     }
@@ -224,8 +226,11 @@ static enum status respond_parts(struct joint_request *joint, const sluice_respo
     sluice_output *parts = NULL;
     struct joint_response *shared = arena_calloc(joint->arena, 1, sizeof(*shared));
     sluice_output *outputs = arena_calloc(joint->arena, request->n_wanted, sizeof(*outputs));
-    enum status st = shared && outputs ? ST_OK : error_no_memory(err, "the outputs of a batch");
-    if (st == ST_OK && !says_only_end) {
+    enum status st = ST_OK;
+    if (!shared || !outputs) {
+        return error_no_memory(err, "the outputs of a batch");
+    }
+    if (!says_only_end) {
         st = check_outputs(joint, response, err);
     }
     if (st == ST_OK && !says_only_end) {
@@ -313,7 +318,7 @@ static void execute_calls(struct instance *instance, struct call *const *calls, 
     struct joint_request *joint = NULL;
     struct error err;
     enum joint_phase phase = JOINT_EXECUTING;
-    bool failed = joint_new(instance, calls, n, &joint, &err) != ST_OK;
+    bool failed = joint_new(instance, calls, n, &joint, &err) != ST_OK || !joint;
     if (failed && n == 1) {
         fail_call(calls[0], &err);
         return;
