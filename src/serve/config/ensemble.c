@@ -268,6 +268,17 @@ static void check_tensor(const struct checking *checking, const struct ensemble_
     }
 }
 
+/* What the step makes is not missing any more. */
+static void run_step(const struct checking *checking, size_t step, size_t *n_missing) {
+    const struct ensemble_step *ran = &checking->steps[step];
+    for (size_t i = 0; i < ran->n_outputs; i++) {
+        const struct ensemble_tensor *tensor = &checking->graph.tensors[ran->outputs[i].tensor];
+        for (size_t j = 0; j < tensor->n_used_by; j++) {
+            n_missing[tensor->used_by[j]]--;
+        }
+    }
+}
+
 /* Returns: how many steps can run, one after the other; `ran` says which. */
 static size_t run_steps(const struct checking *checking, bool *ran, size_t *n_missing) {
     const struct ensemble_tensor *tensors = checking->graph.tensors;
@@ -281,17 +292,10 @@ static size_t run_steps(const struct checking *checking, bool *ran, size_t *n_mi
     do {
         n_before = n_ran;
         for (size_t i = 0; i < checking->n_steps; i++) {
-            if (ran[i] || n_missing[i] > 0) {
-                continue;
-            }
-            const struct ensemble_step *step = &checking->steps[i];
-            ran[i] = true;
-            n_ran++;
-            for (size_t j = 0; j < step->n_outputs; j++) {
-                const struct ensemble_tensor *tensor = &tensors[step->outputs[j].tensor];
-                for (size_t k = 0; k < tensor->n_used_by; k++) {
-                    n_missing[tensor->used_by[k]]--;
-                }
+            if (!ran[i] && n_missing[i] == 0) {
+                ran[i] = true;
+                n_ran++;
+                run_step(checking, i, n_missing);
             }
         }
     } while (n_ran > n_before);
@@ -671,21 +675,23 @@ static enum status check_origins(struct fitting *fitting) {
 
 enum status ensemble_check(const struct model_config *config, ensemble_find_fn *find, void *user,
                            bool *decoupled, struct error *err) {
-    struct fitting fitting = {
-        .config = config, .find = find, .user = user, .arena = arena_new(NULL, 0), .err = err};
     const struct model_ensemble *ensemble = &config->ensemble;
-    fitting.known = fitting.arena
-                        ? arena_calloc(fitting.arena, ensemble->n_tensors, sizeof(*fitting.known))
-                        : NULL;
-    enum status st =
-        fitting.known ? know_ends(&fitting) : error_no_memory(err, "checking an ensemble");
+    struct arena *arena = arena_new(NULL, 0);
+    struct known *known = arena ? arena_calloc(arena, ensemble->n_tensors, sizeof(*known)) : NULL;
+    if (!known) {
+        arena_free(arena);
+        return error_no_memory(err, "checking an ensemble");
+    }
+    struct fitting fitting = {
+        .config = config, .find = find, .user = user, .arena = arena, .known = known, .err = err};
+    enum status st = know_ends(&fitting);
     for (size_t i = 0; i < ensemble->n_steps && st == ST_OK; i++) {
         st = fit_step(&fitting, i);
     }
     if (st == ST_OK) {
         st = check_origins(&fitting);
     }
-    arena_free(fitting.arena);
+    arena_free(arena);
     *decoupled = fitting.decoupled;
     return st;
 }

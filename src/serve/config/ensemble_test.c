@@ -83,6 +83,14 @@ struct bad {
     const char *parts[2]; /* of the message */
 };
 
+static void assert_says(const struct error *err, const struct bad *bad) {
+    for (size_t i = 0; i < 2; i++) {
+        if (!strstr(err->text, bad->parts[i])) {
+            fail_msg("%s\nlacks %s", err->text, bad->parts[i]);
+        }
+    }
+}
+
 static const struct bad bads[] = {
     {ENDS, {"config.pbtxt:1: ensemble_scheduling", "at least one step"}},
     {GRAPH("step { }"), {"config.pbtxt:6: ensemble_scheduling.step", "has no model_name"}},
@@ -129,11 +137,7 @@ static void ensemble_with_a_bad_graph_is_refused(void **state) {
         struct model_config config;
         struct error err = {0};
         assert_int_equal(read_text(arena, bads[i].text, &config, &err), ST_BAD_CONFIG);
-        for (size_t j = 0; j < 2; j++) {
-            if (!strstr(err.text, bads[i].parts[j])) {
-                fail_msg("%s\nlacks %s", err.text, bads[i].parts[j]);
-            }
-        }
+        assert_says(&err, &bads[i]);
         arena_free(arena);
     }
 }
@@ -264,11 +268,7 @@ static void ensemble_that_does_not_fit_its_members_is_refused(void **state) {
         struct error err;
         bool decoupled;
         assert_int_equal(check(unfit[i].text, &decoupled, &err), ST_BAD_MODEL);
-        for (size_t j = 0; j < 2; j++) {
-            if (!strstr(err.text, unfit[i].parts[j])) {
-                fail_msg("%s\nlacks %s", err.text, unfit[i].parts[j]);
-            }
-        }
+        assert_says(&err, &unfit[i]);
     }
 }
 

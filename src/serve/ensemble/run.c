@@ -518,21 +518,32 @@ static bool take_place(struct step_run *step) {
 
 /* ---- responses of steps ---------------------------------------------------------------------- */
 
-/* Whether bytes of an output may be bytes of an input that is a view of a response. */
+/* Returns: whether the first byte of an output is one of the piece. */
+static bool begins_in(const struct piece *piece, const struct infer_response *response) {
+    uintptr_t begin = (uintptr_t)piece->data;
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        const struct tensor *output = &response->outputs[i];
+        uintptr_t at = output->n_pieces > 0 ? (uintptr_t)output->pieces[0].data : 0;
+        if (at >= begin && at < begin + piece->n_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns: whether bytes of an output may be bytes of an input that is a view of a response. */
 static bool is_view_of_inputs(const struct step_run *step, const struct infer_response *response) {
     enum { MAX_COMPARED = 256 };
     size_t n_compared = 0;
     for (size_t i = 0; i < step->n_inputs && step->n_reads > 0; i++) {
         const struct tensor *input = &step->inputs[i].tensor;
+        n_compared += input->n_pieces * response->n_outputs;
+        if (n_compared > MAX_COMPARED) {
+            return true;
+        }
         for (size_t j = 0; j < input->n_pieces; j++) {
-            uintptr_t begin = (uintptr_t)input->pieces[j].data;
-            uintptr_t end = begin + input->pieces[j].n_bytes;
-            for (size_t k = 0; k < response->n_outputs; k++) {
-                const struct tensor *output = &response->outputs[k];
-                uintptr_t at = output->n_pieces > 0 ? (uintptr_t)output->pieces[0].data : 0;
-                if ((at >= begin && at < end) || ++n_compared > MAX_COMPARED) {
-                    return true;
-                }
+            if (begins_in(&input->pieces[j], response)) {
+                return true;
             }
         }
     }
@@ -735,7 +746,10 @@ static enum status fill_response(struct frame *frame, struct error *err) {
     const struct model_ensemble *ensemble = &run->ensemble->config->ensemble;
     size_t n = ensemble_call_request(run->call)->n_wanted;
     struct tensor *outputs = arena_alloc_array(frame->arena, n, sizeof(*outputs));
-    enum status st = outputs ? ST_OK : error_no_memory(err, "the ensemble's answer");
+    enum status st = ST_OK;
+    if (!outputs) {
+        return error_no_memory(err, "the ensemble's answer");
+    }
     for (size_t i = 0; i < n && st == ST_OK; i++) {
         st = fill_output(frame, i, &outputs[i], err);
     }

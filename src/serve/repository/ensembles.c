@@ -35,26 +35,28 @@ static enum status fail_unknown(const struct finding *finding, struct str name, 
                      suggest_hint(&suggestion, hint));
 }
 
-static enum status find_version(const struct finding *finding, const struct ensemble_step *step,
-                                struct model_version **out, struct error *err) {
+/* Returns: NULL with the reason when it is not served. */
+static const struct model_version *find_version(const struct finding *finding,
+                                                const struct ensemble_step *step,
+                                                struct error *err) {
     const struct model_slot *model_slot =
         model_slot_find(repository_name_table(finding->repository), step->model);
-    enum status st = model_slot ? model_slot_pick(model_slot, step->version, out, err)
+    struct model_version *version = NULL;
+    enum status st = model_slot ? model_slot_pick(model_slot, step->version, &version, err)
                                 : fail_unknown(finding, step->model, err);
-    if (st == ST_OK) {
-        return ST_OK;
+    if (st != ST_OK) {
+        err->status = ST_BAD_MODEL; /* to load it again at once would not help */
+        return NULL;
     }
-    err->status = ST_BAD_MODEL; /* to load it again at once would not help */
-    return ST_BAD_MODEL;
+    return version;
 }
 
-/* Whether the ensemble is a member of itself, by way of others. */
+/* Fails where the ensemble is a member of itself, by way of others. */
 static enum status check_circle(struct finding *finding, const struct model_version *version,
                                 unsigned depth, struct error *err) {
     const struct model_ensemble *ensemble = &version->config.ensemble;
     enum status st = ST_OK;
     for (size_t i = 0; i < ensemble->n_steps && st == ST_OK; i++) {
-        struct model_version *member;
         char name[QUOTED_NAME_BYTES];
         struct error ignored;
         if (str_eq(ensemble->steps[i].model, finding->name)) {
@@ -65,7 +67,8 @@ static enum status check_circle(struct finding *finding, const struct model_vers
             return error_set(err, ST_BAD_MODEL,
                              "ensembles are inside of each other more than %d times", MAX_DEPTH);
         }
-        if (find_version(finding, &ensemble->steps[i], &member, &ignored) == ST_OK) {
+        const struct model_version *member = find_version(finding, &ensemble->steps[i], &ignored);
+        if (member) {
             st = check_circle(finding, member, depth + 1, err);
         }
     }
@@ -75,16 +78,12 @@ static enum status check_circle(struct finding *finding, const struct model_vers
 static const struct model_spec *find_member(void *user, const struct ensemble_step *step,
                                             struct error *err) {
     struct finding *finding = user;
-    struct model_version *version;
     if (str_eq(step->model, finding->name)) {
         error_set(err, ST_BAD_MODEL, "an ensemble cannot be a member of itself");
         return NULL;
     }
-    if (find_version(finding, step, &version, err) != ST_OK ||
-        check_circle(finding, version, 1, err) != ST_OK) {
-        return NULL;
-    }
-    return &version->plan.spec;
+    const struct model_version *version = find_version(finding, step, err);
+    return version && check_circle(finding, version, 1, err) == ST_OK ? &version->plan.spec : NULL;
 }
 
 enum status ensemble_complete(struct repository *repository, const struct model *model,

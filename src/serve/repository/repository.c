@@ -180,7 +180,7 @@ enum status repository_find(struct repository *repository, struct str name, stru
                    ? error_unknown_model(name, "unknown model %s", err)
                    : error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
     }
-    struct model_version *version;
+    struct model_version *version = NULL;
     enum status st = model_slot_pick(model_slot, version_text, &version, err);
     if (st != ST_OK) {
         return st;
@@ -393,6 +393,14 @@ static void print_sequences(const struct model_version *version, struct buf *out
     }
 }
 
+static void print_steps(const struct model_ensemble *ensemble, struct buf *out) {
+    for (size_t i = 0; i < ensemble->n_steps; i++) {
+        buf_printf(out, "%s%.*s", i == 0 ? "  steps      " : ", ",
+                   STR_ARG(ensemble->steps[i].model));
+    }
+    buf_add_char(out, '\n');
+}
+
 static void print_version(const struct model_version *version, struct buf *out) {
     const struct model_spec *spec = &version->plan.spec;
     const struct model_config *config = &version->config;
@@ -410,9 +418,13 @@ static void print_version(const struct model_version *version, struct buf *out) 
     if (config->decoupled) {
         buf_printf(out, "  answers    any number to a request (decoupled)\n");
     }
-    buf_printf(out, "  instances  %zu with %" PRIu32 " thread%s each%s, %s\n", version->n_instances,
-               version->n_threads, plural_s(version->n_threads),
-               version->may_spin ? " that may spin" : "", run_on_text(version));
+    if (config->ensemble.n_steps > 0) {
+        print_steps(&config->ensemble, out);
+    } else {
+        buf_printf(out, "  instances  %zu with %" PRIu32 " thread%s each%s, %s\n",
+                   version->n_instances, version->n_threads, plural_s(version->n_threads),
+                   version->may_spin ? " that may spin" : "", run_on_text(version));
+    }
 }
 
 /* Prints the result of the only attempt: --check loads each model once. */

@@ -11,7 +11,7 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from lib import ensembles, http1, metrics, mip, repository
+from lib import ensembles, http1, metrics, mip, repository, traces
 from lib.ensembles import (ENDS, ROW, Live, ensemble, step, tensor, write_affine, write_ensemble, write_models,
                            write_stream)
 from lib.repository import Identity
@@ -337,6 +337,50 @@ def test_timeout_and_failure_of_a_member_name_its_step(start):
         refused = live.refusal("wait", timeout=1000)  # the parameter: microseconds in a queue
     assert 'in ensemble "wait", step 0 (model "slow"): the request waited 1000 us' in refused.message()
     assert live.statistics("fails")["inference_stats"]["fail"]["count"] == 1
+
+
+def test_each_step_has_a_trace_inside_of_the_ensembles(start, tmp_path):
+    file = tmp_path / "traces.json"
+    live = start(write_models, "--trace-config", f"triton,file={file}", "--trace-config", "level=TIMESTAMPS",
+                 "--trace-config", "rate=1")
+    live.infer("chain", {"IN": ROW}, request_id="the id")
+    written = 'sluice_traces_total{result="written"}'
+    metrics.wait_until(live.server.address, lambda numbers: numbers[written] == 3, "three traces")
+    by_model = {trace["request"]["model_name"]: (number, trace["request"])
+                for number, trace in traces.read(file).items()}
+    assert set(by_model) == {"chain", "double", "add_one"}
+    outer, request = by_model["chain"]
+    assert "parent_id" not in request
+    for member in ("double", "add_one"):
+        assert by_model[member][1]["parent_id"] == outer
+        assert by_model[member][1]["request_id"] == "the id"
+
+
+@pytest.mark.parametrize("cached", ["chain", "double"])
+def test_response_cache_of_ensemble_and_member(start, cached):
+    def write(folder):
+        write_models(folder)
+        path = folder / cached / "config.pbtxt"
+        path.write_text(path.read_text() + "response_cache { enable: true }\n")
+
+    live = start(write, "--cache-size", "1MB")
+    for _ in range(3):
+        assert numpy.array_equal(live.infer("chain", {"IN": ROW})["OUT"], ROW * 2 + 1)
+    statistics = live.statistics(cached)["inference_stats"]
+    assert (statistics["cache_hit"]["count"], statistics["cache_miss"]["count"]) == (2, 1)
+    assert live.statistics("double")["execution_count"] == 1
+    assert live.statistics("add_one")["execution_count"] == (1 if cached == "chain" else 3)
+
+
+def test_deadline_of_a_call_ends_its_steps(start):
+    def write(folder):
+        Identity("endless", [("FP32", [4])], max_batch_size=8, parameters={"delay_us": 60000000}).write(folder)
+        write_ensemble(folder, "waits", ensemble(ENDS, step("endless", {"INPUT0": "IN"}, {"OUTPUT0": "OUT"})))
+
+    live = start(write)
+    refused = live.refusal("waits", protocol="grpc", client_timeout=0.2)
+    assert "DEADLINE" in refused.status() or "Deadline" in refused.message()
+    metrics.wait_until(live.server.address, lambda numbers: metrics.others_in_flight(numbers) == 0, "it ended")
 
 
 # ---- many at once, and clients that leave --------------------------------------------------------
