@@ -2,6 +2,7 @@
 of the test's own. There is no kubelet and no controller: pods get their status from the test, and what is
 deleted with no grace is gone at once. It ends only the processes that it started."""
 import base64
+import collections
 import concurrent.futures
 import itertools
 import json
@@ -212,15 +213,19 @@ class Cluster:
 
     def requests_of(self, account):
         """What a service account has asked for: a set of (verb, group, resource, name or None, answer)."""
-        found = set()
+        return set(self.count_requests_of(account))
+
+    def count_requests_of(self, account):
+        """The same, and how often."""
+        found = collections.Counter()
         with open(self.audit_file, encoding="utf-8") as file:
             for line in file:
                 event = json.loads(line)
                 at = event.get("objectRef", {})
                 if event["user"]["username"] == account.user_name and "responseStatus" in event:
                     resource = "/".join(filter(None, (at.get("resource"), at.get("subresource"))))
-                    found.add((event["verb"], at.get("apiGroup", ""), resource or event["requestURI"],
-                               at.get("name"), event["responseStatus"].get("code")))
+                    found[event["verb"], at.get("apiGroup", ""), resource or event["requestURI"],
+                          at.get("name"), event["responseStatus"].get("code")] += 1
         return found
 
     # ---- objects -------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ static void stop_picker(void *user, void (*stopped)(void *), void *stopped_user)
     self->n_stopping += pick_grpc_stop(&self->grpc, on_stopped, self);
     if (self->admin.listener.server) {
         self->n_stopping++;
-        admin_listener_stop(&self->admin.listener, self->process.threads.main, on_stopped, self);
+        pick_admin_stop(&self->admin, self->process.threads.main, on_stopped, self);
     }
     on_stopped(self);
 }

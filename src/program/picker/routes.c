@@ -6,8 +6,10 @@
 
 #include "codec/kserve/path.h"
 #include "core/base/compiler.h"
+#include "core/base/log.h"
 #include "core/base/quote.h"
 #include "core/event/clock.h"
+#include "pick/discovery/kube/access.h"
 #include "pick/session/explain.h"
 #include "program/picker/discovery.h"
 #include "program/picker/grpc.h"
@@ -156,6 +158,57 @@ static const struct admin_route ROUTES[] = {
     {"/debug/pick", answer_pick, false},
 };
 
+/* ---- clients that may read them -------------------------------------------------------------- */
+
+/* A request whose client is being looked up, in its exchange's arena. */
+struct authorization {
+    struct kube_access_waiter waiter;
+    struct admin_routes *routes;
+    struct http_exchange *exchange;
+};
+
+static void on_authorized(struct kube_access_waiter *waiter, const struct error *err) {
+    struct authorization *self = CONTAINER_OF(waiter, struct authorization, waiter);
+    if (err->status != ST_OK && err->status != ST_UNAUTHENTICATED &&
+        err->status != ST_ACCESS_DENIED) {
+        log_event(LOG_WARNING, "client of the metrics not authorized",
+                  LOG_CSTR("reason", err->text));
+    }
+    admin_routes_decide(self->routes, self->exchange, err);
+}
+
+/* Returns: ptr NULL: none. Clause: RFC 6750, section 2.1. */
+static struct str find_token(const struct http_exchange *exchange) {
+    struct str value, scheme;
+    if (http_head_find(&exchange->head, STR("Authorization"), &value) != 1) {
+        return str_make(NULL, 0);
+    }
+    scheme = str_cut(&value, ' ');
+    value = str_trim(value);
+    return str_eq_nocase(scheme, STR("Bearer")) && value.len > 0 ? value : str_make(NULL, 0);
+}
+
+static void authorize(struct http_exchange *exchange, void *context) {
+    struct pick_admin *admin = context;
+    struct str token = find_token(exchange);
+    struct authorization *self = arena_calloc(exchange->arena, 1, sizeof(*self));
+    struct error err;
+    if (!self || !token.ptr) {
+        if (!self) {
+            error_no_memory(&err, "a request");
+        } else {
+            error_set(&err, ST_UNAUTHENTICATED,
+                      "expected \"Authorization: Bearer TOKEN\" (--metrics-auth)");
+        }
+        admin_routes_decide(&admin->routes, exchange, &err);
+        return;
+    }
+    *self = (struct authorization){
+        .waiter = {.done = on_authorized}, .routes = &admin->routes, .exchange = exchange};
+    kube_access_check(admin->access, token, exchange->suppress_body ? STR("head") : STR("get"),
+                      exchange->head.path, &self->waiter);
+}
+
 /* ---- open and free --------------------------------------------------------------------------- */
 
 static void run_refresh(struct worker_msg *msg) {
@@ -193,9 +246,22 @@ void pick_admin_add_server(struct pick_admin *self, const char *name, struct net
 struct opening {
     struct pick_admin *admin;
     const struct pick_settings *settings;
+    struct kube_config *config; /* with --metrics-auth */
     enum status st;
     struct error *err;
 };
+
+static enum status open_access(struct opening *opening) {
+    struct pick_admin *self = opening->admin;
+    struct kube_config *config = opening->config;
+    opening->config = NULL; /* the client takes it */
+    enum status st = kube_client_new(self->state.worker, config, &self->client, opening->err);
+    if (st == ST_OK) {
+        self->routes.authorize = authorize;
+        st = kube_access_new(self->client, &self->access, opening->err);
+    }
+    return st;
+}
 
 /* Before the first connection is accepted the listener's own server is added. Thread: the admin
  * worker's. */
@@ -213,6 +279,7 @@ static void open_listener(void *arg) {
     opening->st = admin_listener_open(&self->listener, &options, opening->err);
     if (opening->st == ST_OK && self->listener.server) {
         pick_admin_add_server(self, "metrics", http_server_net(self->listener.server));
+        opening->st = opening->config ? open_access(opening) : ST_OK;
     }
 }
 
@@ -230,9 +297,17 @@ enum status pick_admin_open(struct pick_admin *self, const struct pick_settings 
     struct opening opening = {.admin = self, .settings = settings, .err = err};
     self->has_deprecated_metrics = settings->deprecated_metrics == 0; /* "on" */
     opening.st = open_tls(settings, &self->tls, err);
+    if (opening.st == ST_OK && settings->metrics_auth) {
+        const struct kube_source_options cluster = pick_cluster_options(settings);
+        opening.st = kube_config_load(&cluster.config, &opening.config, err);
+        if (opening.st != ST_OK) {
+            return error_prefix(err, "--metrics-auth");
+        }
+    }
     if (opening.st == ST_OK) {
         worker_call(self->state.worker, open_listener, &opening);
     }
+    kube_config_free(opening.config);
     return opening.st;
 }
 
@@ -269,7 +344,34 @@ void pick_admin_log_state(struct pick_admin *self) {
     }
 }
 
+/* Thread: the admin worker's. */
+static void on_client_stopped(void *user) {
+    struct pick_admin *self = user;
+    admin_listener_stop(&self->listener, self->main, self->stopped, self->stopped_user);
+}
+
+/* First the client, so that no request waits for the API server. Thread: the admin worker's. */
+static void run_stop(struct worker_msg *msg) {
+    struct pick_admin *self = CONTAINER_OF(msg, struct pick_admin, stop_msg);
+    if (self->client) {
+        kube_client_stop(self->client, on_client_stopped, self);
+    } else {
+        on_client_stopped(self);
+    }
+}
+
+void pick_admin_stop(struct pick_admin *self, struct worker *main, void (*stopped)(void *user),
+                     void *user) {
+    self->main = main;
+    self->stopped = stopped;
+    self->stopped_user = user;
+    self->stop_msg.run = run_stop;
+    worker_post(self->state.worker, &self->stop_msg);
+}
+
 void pick_admin_free(struct pick_admin *self) {
+    kube_access_free(self->access);
+    kube_client_free(self->client);
     admin_listener_free(&self->listener);
     tls_server_free(self->tls);
     pool_set_reader_free(self->pools);

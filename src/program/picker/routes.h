@@ -18,6 +18,8 @@
 #include "telemetry/admin/state.h"
 
 struct dns_watch;
+struct kube_access;
+struct kube_client;
 struct kube_leader;
 struct kube_source;
 struct pick_discovery;
@@ -40,6 +42,12 @@ struct pick_admin {
     struct admin_routes routes;
     struct tls_server *tls; /* of the listener; NULL: no --metrics-tls-cert */
     struct admin_listener listener;
+    struct kube_client *client; /* of the worker; NULL: no --metrics-auth */
+    struct kube_access *access; /* likewise: which clients may read the pages */
+    struct worker_msg stop_msg; /* of pick_admin_stop */
+    struct worker *main;
+    void (*stopped)(void *user);
+    void *stopped_user;
 };
 
 /* `worker` serves the pages and nothing else. `budget`: of the proxies. `self` is zeroed but for
@@ -58,6 +66,9 @@ void pick_admin_show_discovery(struct pick_admin *self, const struct pick_discov
 void pick_admin_refresh_pools(struct pick_admin *self);
 /* Logs the contents of /debug/state soon. */
 void pick_admin_log_state(struct pick_admin *self);
+/* Stops the listener, which is open; `stopped` is called on `main`. */
+void pick_admin_stop(struct pick_admin *self, struct worker *main, void (*stopped)(void *user),
+                     void *user);
 /* After the server, if there is one, has stopped. */
 void pick_admin_free(struct pick_admin *self);
 

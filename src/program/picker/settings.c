@@ -167,11 +167,18 @@ static enum status check_pods(const struct pick_settings *settings, struct error
     return settings->pod_ports ? kube_ports_parse(settings->pod_ports, &ports, err) : ST_OK;
 }
 
+/* Which API server, and our credentials: --metrics-auth needs them, too. */
+static bool is_of_api_server(const char *name) {
+    return strcmp(name, "kubeconfig") == 0 || strcmp(name, "kube-context") == 0 ||
+           strcmp(name, "service-account") == 0;
+}
+
 /* Rejects flags of a cluster without --kube. */
 static enum status check_cluster(const struct options *given, const struct pick_settings *settings,
                                  struct error *err) {
     for (size_t i = 0; i < set.n_options && !settings->kube; i++) {
-        if (given->given[i] && strcmp(rows[i].group, "Cluster") == 0) {
+        bool is_used = settings->metrics_auth && is_of_api_server(rows[i].name);
+        if (given->given[i] && strcmp(rows[i].group, "Cluster") == 0 && !is_used) {
             return error_set(err, ST_BAD_CONFIG, "--%s is of a cluster: it needs --kube",
                              rows[i].name);
         }

@@ -153,7 +153,7 @@ static const struct {
      DEFAULTS " --log-level=info"},
     {"-emit-endpoint-scores", BECOMES, DEFAULTS " --emit-endpoint-scores"},
     {"--emit-endpoint-scores=maybe", IS_REFUSED, "expected true or false"},
-    {"--metrics-endpoint-auth", IS_NOTED, "--metrics-endpoint-auth=true"},
+    {"--metrics-endpoint-auth", BECOMES, DEFAULTS " --metrics-auth"},
     {"--metrics-endpoint-auth=false", BECOMES, DEFAULTS},
     {"--disable-endpoint-subset-filter", IS_REFUSED, "the proxy's subset hint always applies"},
     {"--disable-endpoint-subset-filter=false", BECOMES, DEFAULTS},

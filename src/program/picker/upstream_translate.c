@@ -292,8 +292,6 @@ enum status upstream_translate_flag(struct upstream_translation *self,
         return add_note(self, row, value);
     case UPSTREAM_IGNORED_IF_ONE:
         return strcmp(value, "0") == 0 || strcmp(value, "1") == 0 ? ST_OK : refuse_flag(row, err);
-    case UPSTREAM_IGNORED_IF_TRUE:
-        return yes ? add_note(self, row, value) : ST_OK;
     case UPSTREAM_REJECTED:
         return refuse_flag(row, err);
     case UPSTREAM_REJECTED_IF_TRUE:

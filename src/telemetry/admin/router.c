@@ -92,7 +92,21 @@ static void answer(struct admin_routes *routes, const struct admin_route *route,
 
 static void on_body(struct http_exchange *exchange, void *context) {
     struct admin_routes *routes = context;
-    answer(routes, find_route(routes, exchange->head.path), exchange);
+    if (routes->authorize && !is_health(exchange->head.path)) {
+        routes->authorize(exchange, routes->context);
+    } else {
+        answer(routes, find_route(routes, exchange->head.path), exchange);
+    }
+}
+
+void admin_routes_decide(struct admin_routes *routes, struct http_exchange *exchange,
+                         const struct error *err) {
+    static const struct http_field challenge = {STR("WWW-Authenticate"), STR("Bearer")};
+    if (err->status == ST_OK && !exchange->client_disconnected) {
+        answer(routes, find_route(routes, exchange->head.path), exchange);
+    } else {
+        http_reply_error(exchange, err, &challenge, err->status == ST_UNAUTHENTICATED);
+    }
 }
 
 static const struct http_handler page_handler = {.on_body = on_body, .on_end = on_end};

@@ -25,11 +25,17 @@ struct admin_routes {
     size_t n;
     void *context; /* passed to all of them */
     const struct web_access *web;
+    /* Finds out whether the client may read the page, and then calls admin_routes_decide. NULL: all
+     * clients may. Health checks are always answered. */
+    void (*authorize)(struct http_exchange *exchange, void *context);
     /* Printed or sent now; those that are a report, and others. Thread: the exchanges'. */
     size_t n_reports, n_pages;
 };
 
 /* Returns: the router for http_server_new; `routes` must outlive the server. */
 struct http_router admin_routes_router(struct admin_routes *routes);
+/* Answers a request that was authorized, or, with an error, was not. */
+void admin_routes_decide(struct admin_routes *routes, struct http_exchange *exchange,
+                         const struct error *err);
 
 #endif

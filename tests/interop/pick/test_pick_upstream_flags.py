@@ -299,10 +299,9 @@ def test_upstream_configuration_check(tmp_path):
 
 
 def test_upstream_ignored_flags_are_logged(start):
-    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--zap-devel", "--enable-pprof=false",
-                   "--metrics-endpoint-auth")
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--zap-devel", "--enable-pprof=false")
     said = {line["flag"]: line["why"] for line in picker.log_lines() if "flag" in line}
-    assert set(said) == {"--zap-devel=true", "--enable-pprof=false", "--metrics-endpoint-auth=true"}
+    assert set(said) == {"--zap-devel=true", "--enable-pprof=false"}
     assert all(said.values())
 
 
