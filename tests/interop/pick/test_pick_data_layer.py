@@ -9,6 +9,7 @@ import yaml
 from lib.certificates import Identity
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy
+from lib.pick_config import upstream_config
 
 pytestmark = pytest.mark.tsan
 
@@ -17,12 +18,11 @@ VLLM = 'vllm:num_requests_waiting {}\nvllm:num_requests_running 4\nvllm:kv_cache
 SGLANG = 'sglang:num_queue_reqs {}\nsglang:num_running_reqs 4\nsglang:token_usage 0.5\n'
 
 
-def config_of(endpoints, plugins, sources=None):
+def labelled_config(endpoints, plugins, sources=None):
     """`endpoints`: pairs of a server and labels."""
     layer = {"dataLayer": {"sources": sources}} if sources else {}
-    own = {"endpoints": [{"address": server.address, "labels": labels} for server, labels in endpoints]}
-    upstream = {"apiVersion": "llm-d.ai/v1", "kind": "EndpointPickerConfig", "plugins": plugins, **layer}
-    return yaml.safe_dump(upstream) + "---\n" + yaml.safe_dump(own)
+    return upstream_config(plugins, [{"address": server.address, "labels": labels} for server, labels in endpoints],
+                           **layer)
 
 
 def source(**parameters):
@@ -55,7 +55,7 @@ def test_engines_of_one_pool(start_picker):
             MetricPages(SGLANG.format(9)) as mislabelled:
         label = "llm-d.ai/engine-type"
         engines = [{"name": "own", "queuedRequestsSpec": "q{state=waiting}", "runningRequestsSpec": "r"}]
-        picker = start_picker(config_of(
+        picker = start_picker(labelled_config(
             [(vllm, {}), (sglang, {label: "sglang"}), (third, {label: "own"}), (mislabelled, {label: "none"})],
             [source(), extractor(engineConfigs=engines), {"type": "queue-scorer"}]))
         picker.wait_until(lambda now: load_of(now, vllm) == (5, 4, 0.5) and load_of(now, sglang) == (6, 4, 0.5) and
@@ -77,7 +77,7 @@ def test_engine_attribute_is_chosen_by(start_picker):
         engines = [{"name": "vllm", "queuedRequestsSpec": "vllm:num_requests_waiting",
                     "customMetrics": [{"attributeKey": "depth", "metricSpec": "depth"}]},
                    {"name": "own", "customMetrics": [{"attributeKey": "depth", "metricSpec": "own_depth"}]}]
-        picker = start_picker(config_of(
+        picker = start_picker(labelled_config(
             [(deep, {}), (shallow, {"engine": "own"}), (without, {})],
             [source(), extractor(engineLabelKey="engine", engineConfigs=engines),
              {"type": "endpoint-attribute-scorer", "parameters": {
@@ -183,7 +183,7 @@ def test_scrape_with_a_client_certificate(start_picker, tmp_path):
     secure = {"scheme": "https", "insecureSkipVerify": False, "caCertPath": str(ca)}
     with MetricPages(VLLM.format(5), tls=context) as server:
         def config(**files):
-            return config_of([(server, {})], [source(**secure, **files), {"type": "queue-scorer"}])
+            return labelled_config([(server, {})], [source(**secure, **files), {"type": "queue-scorer"}])
         picker = start_picker(config(), "--reload-interval", "50ms")
         picker.wait_until(lambda now: now['sluice_pick_scrapes_total{result="broken"}'] >= 2, "failures")
         assert load_of(picker.numbers(), server) == (None, None, None)

@@ -9,6 +9,7 @@ import yaml
 
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy, answer_headers, endpoint_of, headers
+from lib.pick_config import with_endpoints
 
 pytestmark = pytest.mark.plain
 
@@ -16,13 +17,13 @@ GUIDES = os.path.join(os.path.dirname(__file__), "llm_d", "guides.yaml")
 PAGE = "vllm:num_requests_waiting {}\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0.1\n"
 BUSY, IDLE = PAGE.format(50), PAGE.format(0)
 N_SERVERS, N_PROXIES, BURST = 4, 6, 4 * 9 + 3
+METRICS = {"preset": "vllm", "interval": "50ms", "timeout": "3s", "max_age": "3s"}
 QUICK = ("--workers", "3", "--reload-interval", "50ms")
 
 
-def config_of(guide, servers, more="metrics: {preset: vllm, interval: 50ms, timeout: 3s, max_age: 3s}"):
+def guide_config(guide, servers, **ours):
     with open(GUIDES, encoding="utf-8") as file:
-        config = yaml.safe_load(file)[guide]
-    return yaml.safe_dump(config, sort_keys=False) + f"---\nendpoints: [{', '.join(servers)}]\n{more}\n"
+        return with_endpoints(yaml.safe_load(file)[guide], servers, **ours)
 
 
 def open_proxies(stack, picker):
@@ -54,7 +55,7 @@ def test_burst_on_equal_endpoints_spreads(start_picker, guide):
     with contextlib.ExitStack() as stack:
         pages = [stack.enter_context(MetricPages(IDLE)) for _ in range(N_SERVERS)]
         servers = [page.address for page in pages]
-        picker = start_picker(config_of(guide, servers), *QUICK)
+        picker = start_picker(guide_config(guide, servers, metrics=METRICS), *QUICK)
         picker.wait_loads(N_SERVERS)
         for page in pages:
             page.says("", "hang")
@@ -70,7 +71,7 @@ def test_metrics_that_stop_do_not_stop_requests(start_picker):
     with contextlib.ExitStack() as stack:
         pages = [stack.enter_context(MetricPages(BUSY)) for _ in range(N_SERVERS)]
         servers = [page.address for page in pages]
-        picker = start_picker(config_of("agentic-serving", servers), *QUICK)
+        picker = start_picker(guide_config("agentic-serving", servers, metrics=METRICS), *QUICK)
         picker.wait_loads(N_SERVERS)
         proxies = open_proxies(stack, picker)
         first = proxies[0].stream(headers("/v1/models"))
@@ -87,12 +88,12 @@ def test_metrics_that_stop_do_not_stop_requests(start_picker):
 def test_counts_do_not_drift(start_picker):
     """Endpoints leave and come back while streams are open, and proxies vanish with theirs."""
     servers = [f"10.0.0.{i}:8000" for i in range(1, N_SERVERS + 1)]
-    picker = start_picker(config_of("optimized-baseline", servers, ""), *QUICK)
+    picker = start_picker(guide_config("optimized-baseline", servers), *QUICK)
     for n in (1, 3, 2, N_SERVERS):
         with contextlib.ExitStack() as stack:
             proxies = open_proxies(stack, picker)
             streams, _ = burst(proxies)
-            picker.write_pool(config_of("optimized-baseline", servers[:n], ""))
+            picker.write_pool(guide_config("optimized-baseline", servers[:n]))
             picker.wait_ready_endpoints(n)
             _, picked = burst(proxies[3:] * 2)
             assert set(picked) <= set(servers[:n])

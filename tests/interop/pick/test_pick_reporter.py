@@ -3,9 +3,9 @@ message that the picker sends for it, as rate limiters of gateways read it."""
 import json
 
 import pytest
-import yaml
 
 from lib.pick_client import Proxy, answer_body, answer_headers, endpoint_of, headers
+from lib.pick_config import upstream_config
 
 pytestmark = pytest.mark.tsan
 
@@ -20,14 +20,11 @@ def reporter(expression, name=NAME, key=None, **more):
         "key": {"name": name, **({"namespace": key} if key else {})}, "expression": expression, **more}]}}
 
 
-def config_of(*plugins):
+def reporting_config(*plugins):
     """The plugins are in the profile as well, as upstream's own test has them: they are no steps of it."""
-    names = [plugin["name"] for plugin in plugins]
-    upstream = {"apiVersion": "llm-d.ai/v1", "kind": "EndpointPickerConfig",
-                "plugins": [*plugins, {"type": "openai-parser"}, {"type": "random-picker"}],
-                "schedulingProfiles": [{"name": "default", "plugins": [
-                    {"pluginRef": name} for name in ["openai-parser", *names, "random-picker"]]}]}
-    return yaml.safe_dump(upstream) + "---\nendpoints: [10.0.0.1:8000]\n"
+    names = ["openai-parser", *(plugin["name"] for plugin in plugins), "random-picker"]
+    return upstream_config([*plugins, {"type": "openai-parser"}, {"type": "random-picker"}], ["10.0.0.1:8000"],
+                           schedulingProfiles=[{"name": "default", "plugins": [{"pluginRef": name} for name in names]}])
 
 
 def metadata_of(said):
@@ -53,7 +50,7 @@ def respond(proxy, *bodies, mode="BUFFERED", fields=None):
 
 
 def test_reporter_of_a_whole_response(start_picker):
-    picker = start_picker(config_of(
+    picker = start_picker(reporting_config(
         reporter("usage.completion_tokens\n", condition="has(usage.completion_tokens)"),
         reporter("usage.prompt_tokens + usage.completion_tokens * 2.0", "weighted"),
         reporter("has(usage.prompt_tokens_details) ? usage.prompt_tokens - "
@@ -77,7 +74,7 @@ def test_reporter_of_a_whole_response(start_picker):
 @pytest.mark.parametrize("mode", ["STREAMED", "FULL_DUPLEX_STREAMED"])
 def test_reporter_of_events(start_picker, mode):
     """The usage is in the last event; the number is in the answer to the last message alone."""
-    picker = start_picker(config_of(reporter("usage.total_tokens")))
+    picker = start_picker(reporting_config(reporter("usage.total_tokens")))
     events = ['data: {"choices": [{"delta": {"content": "a"}}]}\n\n', f'data: {json.dumps({"usage": USAGE})}\n\n',
               "data: [DONE]\n\n"]
     with Proxy(picker.grpc_addresses[0]) as proxy:
@@ -88,7 +85,7 @@ def test_reporter_of_events(start_picker, mode):
 
 def test_reporter_needs_the_body(start_picker):
     """A body that the proxy does not show, or that is compressed, has no usage."""
-    picker = start_picker(config_of(reporter("usage.total_tokens + 1.0")))
+    picker = start_picker(reporting_config(reporter("usage.total_tokens + 1.0")))
     with Proxy(picker.grpc_addresses[0]) as proxy:
         said = respond(proxy, WHOLE, fields={"content-type": "application/json", "content-encoding": "gzip"})
         assert not any(one.dynamic_metadata.fields for one in said)

@@ -1,9 +1,9 @@
 """Session affinity by ids that clients send: requests of a session go to one endpoint, of each stage to its own, and
 stay there when the configuration is read again."""
 import pytest
-import yaml
 
 from lib.pick_client import Proxy, endpoint_of, set_headers
+from lib.pick_config import upstream_config
 
 pytestmark = pytest.mark.tsan
 
@@ -19,15 +19,9 @@ def profile(name, *plugins):
     return {"name": name, "plugins": [{"pluginRef": plugin} for plugin in plugins]}
 
 
-def config_of(plugins, profiles, endpoints):
-    upstream = {"apiVersion": "llm-d.ai/v1", "kind": "EndpointPickerConfig", "plugins": plugins,
-                "schedulingProfiles": profiles}
-    return yaml.safe_dump(upstream) + "---\n" + yaml.safe_dump({"endpoints": endpoints})
-
-
 def single(endpoints, **parameters):
-    return config_of([affinity("sessions", **parameters), {"type": "random-picker"}, {"type": "agent-identity"}],
-                     [profile("default", "sessions", "random-picker")], endpoints)
+    return upstream_config([affinity("sessions", **parameters), {"type": "random-picker"}, {"type": "agent-identity"}],
+                           endpoints, schedulingProfiles=[profile("default", "sessions", "random-picker")])
 
 
 def test_session_stays_at_its_endpoint(start_picker):
@@ -68,7 +62,7 @@ def test_sessions_of_two_stages(start_picker):
                 profile("decode", "decode-filter", "at-decode", "random-picker")]
     endpoints = [{"address": f"10.0.0.{i}:8000", "labels": {"llm-d.ai/role": "prefill" if i < 6 else "decode"}}
                  for i in range(1, 11)]
-    picker = start_picker(config_of(plugins, profiles, endpoints))
+    picker = start_picker(upstream_config(plugins, endpoints, schedulingProfiles=profiles))
 
     def stages(proxy, name):
         said = proxy.ask("/v1/completions", fields={HEADER: name} if name else {})
