@@ -71,7 +71,7 @@ static void open_pool(struct bench *bench) {
     struct pool_spec *spec;
     struct prefix_table *prefixes;
     check(pool_new(&bench->pool, &err), &err);
-    check(prefix_table_new((size_t)64 << 20, &prefixes, &err), &err);
+    check(prefix_table_new((size_t)64 << 20, 1, &prefixes, &err), &err);
     pool_attach_prefix_table(bench->pool, prefixes);
     prefix_table_unref(prefixes);
     spec = pool_spec_new();

@@ -10,8 +10,7 @@
  * replays workloads under the configurations of llm-d's guides, by the picker and by upstream's
  * algorithm, in the repository's root; without SEEDS with 5.
  *
- * Without SERVERS: 8 and 100. The same arguments print the same table, to the last digit, but for
- * replays that fill the table of prefixes (replay.h). */
+ * Without SERVERS: 8 and 100. The same arguments print the same table, to the last digit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

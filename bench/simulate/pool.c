@@ -16,7 +16,7 @@ void sim_pool_open(struct pool_spec *spec, size_t prefix_bytes, uint64_t seed, s
     struct prefix_table *prefixes;
     struct error err;
     sim_check(pool_new(pool, &err), &err);
-    sim_check(prefix_table_new(prefix_bytes, &prefixes, &err), &err);
+    sim_check(prefix_table_new(prefix_bytes, seed, &prefixes, &err), &err);
     pool_attach_prefix_table(*pool, prefixes);
     prefix_table_unref(prefixes);
     sim_check(pool_update(*pool, &spec, &err), &err);

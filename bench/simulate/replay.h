@@ -40,8 +40,7 @@ struct sim_replay_result {
 };
 
 /* Ends the program when out of memory, or when the configuration is refused. The same setting gives
- * the same result, as long as the table of prefixes has room: which blocks a full one loses depends
- * on its random seed. Runs in the repository's root. */
+ * the same result. Runs in the repository's root. */
 void sim_replay_run(const struct sim_replay_setting *setting, struct sim_replay_result *out);
 
 #endif

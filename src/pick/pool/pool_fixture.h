@@ -67,7 +67,7 @@ static inline void fixture_open_with_prefixes(struct fixture *fixture, struct po
     struct prefix_table *table;
     struct error err;
     assert_int_equal(pool_new(&fixture->pool, &err), ST_OK);
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
+    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, 0, &table, &err), ST_OK);
     pool_attach_prefix_table(fixture->pool, table);
     prefix_table_unref(table);
     fixture_update(fixture->pool, spec);

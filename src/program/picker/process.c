@@ -190,7 +190,7 @@ static enum status open_pools(struct pick_process *self, struct error *err) {
     struct prefix_table *prefixes = NULL;
     enum status st = pool_set_new(&self->pools, err);
     if (st == ST_OK) {
-        st = prefix_table_new(self->settings->prefix_memory, &prefixes, err);
+        st = prefix_table_new(self->settings->prefix_memory, 0, &prefixes, err);
     }
     if (st == ST_OK) {
         pool_set_attach_prefix_table(self->pools, prefixes);

@@ -95,7 +95,8 @@ static void free_table(struct prefix_table *table) {
     free(table);
 }
 
-enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct error *err) {
+enum status prefix_table_new(size_t max_bytes, uint64_t seed, struct prefix_table **out,
+                             struct error *err) {
     struct prefix_table *table = calloc(1, sizeof(*table));
     size_t own = sizeof(*table) + MAX_HOSTS * sizeof(*table->hosts) +
                  N_CACHES * sizeof(*table->caches) + sizeof(struct entry);
@@ -107,7 +108,10 @@ enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct
         free_table(table);
         return error_no_memory(err, "a prefix table of %zu bytes", max_bytes);
     }
-    random_fill(&table->seed, sizeof(table->seed));
+    table->seed = seed;
+    if (seed == 0) {
+        random_fill(&table->seed, sizeof(table->seed));
+    }
     lock_init(&table->lock);
     atomic_init(&table->n_refs, 1);
     *out = table;

@@ -33,14 +33,15 @@ enum { PREFIX_MAX_INDEXES = 4 };
 struct prefix_table;
 
 /* Uses at most `max_bytes`, which is PREFIX_MIN_BYTES or more; the system provides memory as it is
- * first written. Returns: ST_NO_MEMORY. Owns: *out until prefix_table_unref. */
-enum status prefix_table_new(size_t max_bytes, struct prefix_table **out,
+ * first written. `seed`: of the hashes, for runs that repeat; 0: a random one, so that clients
+ * cannot create collisions. Returns: ST_NO_MEMORY. Owns: *out until prefix_table_unref. */
+enum status prefix_table_new(size_t max_bytes, uint64_t seed, struct prefix_table **out,
                              struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void prefix_table_unref(struct prefix_table *table);
 /* Takes a reference. */
 struct prefix_table *prefix_table_ref(struct prefix_table *table);
-/* The seed of the hashes: random, so that clients cannot create collisions. */
+/* The seed of the hashes. */
 uint64_t prefix_table_seed(const struct prefix_table *table);
 /* The number of hashes that the table can hold. For its test, which fills it: what matches shows
  * less, as a prefix ends at the first hash that is gone. */

@@ -17,7 +17,7 @@ enum { N = 16, MANY = 1 << 30 };
 static struct prefix_table *open_table(size_t max_bytes) {
     struct prefix_table *table;
     struct error err;
-    assert_int_equal(prefix_table_new(max_bytes, &table, &err), ST_OK);
+    assert_int_equal(prefix_table_new(max_bytes, 0, &table, &err), ST_OK);
     return table;
 }
 
@@ -434,8 +434,24 @@ static void prefix_table_concurrent_use_keeps_entries_valid(void **state) {
     prefix_table_unref(table);
 }
 
+static void prefix_table_seed_is_the_given_one_or_random(void **state) {
+    struct prefix_table *tables[3];
+    struct error err;
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, i == 0 ? 7 : 0, &tables[i], &err),
+                         ST_OK);
+    }
+    assert_int_equal(prefix_table_seed(tables[0]), 7);
+    assert_true(prefix_table_seed(tables[1]) != prefix_table_seed(tables[2]));
+    for (size_t i = 0; i < 3; i++) {
+        prefix_table_unref(tables[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prefix_table_seed_is_the_given_one_or_random),
         cmocka_unit_test(prefix_table_finds_hosts_of_prefix),
         cmocka_unit_test(prefix_table_entry_keeps_latest_hosts),
         cmocka_unit_test(prefix_table_common_beginning_hides_no_host),

@@ -56,7 +56,7 @@ static void open_world(struct world *world, uint32_t n) {
     open_profile(world);
     struct pool_spec *spec = fixture_spec_of(n);
     spec->profile = &world->profile;
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &world->prefix_table, &err), ST_OK);
+    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, 0, &world->prefix_table, &err), ST_OK);
     assert_int_equal(pool_new(&world->pool.pool, &err), ST_OK);
     pool_attach_prefix_table(world->pool.pool, world->prefix_table);
     fixture_update(world->pool.pool, spec);
