@@ -110,6 +110,7 @@ def test_metrics_auth_ends_while_the_api_server_is_asked(relayed, reader):
         assert statuses(picker, None) == [401]  # later than the other one's
         picker.signal()
         assert connection.read_answer("GET").status == 500
+        assert picker.wait_exit() == 0
 
 
 def test_metrics_auth_needs_a_cluster(tmp_path):
@@ -117,4 +118,4 @@ def test_metrics_auth_needs_a_cluster(tmp_path):
     done = run("pick", "--config", file, "--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--metrics-auth")
     assert done.returncode == 1 and "--metrics-auth: expected a kubeconfig" in done.stderr
     done = run("pick", "--config", file, "--kubeconfig", file, "--check")
-    assert done.returncode == 1 and "--kubeconfig is of a cluster: it needs --kube" in done.stderr
+    assert done.returncode == 2 and "--kubeconfig is of a cluster: it needs --kube" in done.stderr
