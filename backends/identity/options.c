@@ -71,13 +71,13 @@ static sluice_status fail_read(const sluice_param *param, struct options *option
 
 static void warn_of_unknown(const sluice_model_args *args, const sluice_param *param,
                             const sluice_host *host) {
-    char text[256];
+    char text[320];
     if (strncmp(param->name, "sluice.", 7) == 0) { /* a parameter of the server */
         return;
     }
     snprintf(text, sizeof(text),
              "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, "
-             "echo_parameters, fail, "
+             "echo_parameters, execute_delay_ms, fail, "
              "interval_us, respond_from, responses, responses_by_request and end_apart)",
              param->name);
     host->log(SLUICE_LOG_WARNING, args->name, text);
@@ -88,6 +88,12 @@ static sluice_status param_read(struct options *options, const sluice_model_args
                                 sluice_error *error) {
     if (strcmp(param->name, "delay_us") == 0) {
         return number_read(param, 0, MAX_DELAY_US, &options->delay_us, error);
+    }
+    if (strcmp(param->name, "execute_delay_ms") == 0) { /* Triton's name */
+        sluice_status status =
+            number_read(param, 0, MAX_DELAY_US / 1000, &options->delay_us, error);
+        options->delay_us *= 1000;
+        return status;
     }
     if (strcmp(param->name, "interval_us") == 0) {
         return number_read(param, 0, MAX_DELAY_US, &options->interval_us, error);

@@ -221,10 +221,10 @@ def test_same_statuses(both, protocol):
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_differs_error_text(both, protocol):
+def test_error_text_of_unknown_model(both, protocol):
     (_, _, triton_says), (_, _, sluice_says) = both.run(protocol, "http_model", "absent")
     assert "Request for unknown model: 'absent' is not found" in triton_says
-    assert 'unknown model "absent"' in sluice_says
+    assert "Request for unknown model: 'absent' is not found" in sluice_says
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

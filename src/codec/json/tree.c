@@ -225,9 +225,9 @@ static enum status check_scan(const char *what, const struct json_scan *scan,
                               const struct json_limits *limits, struct error *err) {
     if (scan->depth > limits->max_json_depth) {
         return error_set(err, ST_TOO_DEEP,
-                         "%s: the JSON is nested %" PRIu64 " levels deep; the limit is %" PRIu64
-                         " (--max-json-depth)",
-                         what, scan->depth, limits->max_json_depth);
+                         "%s: JSON nesting depth exceeds maximum allowed limit (%" PRIu64
+                         "): it is %" PRIu64 " levels deep (--max-json-depth)",
+                         what, limits->max_json_depth, scan->depth);
     }
     uint64_t max_values;
     if (__builtin_add_overflow(limits->max_tensor_elements, FRAME_VALUES, &max_values)) {

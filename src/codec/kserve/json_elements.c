@@ -232,7 +232,8 @@ enum status v2_shape_count(const struct json_tree *tree, yyjson_val *val, struct
     char text[SHAPE_TEXT_BYTES];
     if (!shape_elements(shape, n_elements)) {
         return json_error(tree, val, ST_BAD_SHAPE, err,
-                          "expected a shape of at most 9223372036854775807 elements, got %s",
+                          "shape %s causes total element count to exceed maximum size of "
+                          "9223372036854775807",
                           shape_print(shape, text));
     }
     if (*n_elements > limits->max_tensor_elements) {

@@ -29,13 +29,20 @@ static enum status read_level(const struct json_tree *tree, yyjson_val *value, u
     return st;
 }
 
-static enum status read_format(const struct json_tree *tree, yyjson_val *value, struct error *err) {
+/* The reference server's formats differ in how times are written. Both names are taken, and the
+ * last one is shown; times are written as ISO 8601 with either. */
+static enum status set_format(struct str format, struct v2_log_settings *out, struct error *err) {
+    out->iso8601 = str_is(format, "ISO8601");
+    return out->iso8601 || str_is(format, "default")
+               ? ST_OK
+               : error_set(err, ST_BAD_FIELD, "log_format: expected default or ISO8601");
+}
+
+static enum status read_format(const struct json_tree *tree, yyjson_val *value,
+                               struct v2_log_settings *out, struct error *err) {
     struct str format;
     enum status st = json_read_string(tree, value, &format, err);
-    return st != ST_OK || str_is(format, "ISO8601")
-               ? st
-               : error_set(err, ST_BAD_FIELD,
-                           "log_format: expected ISO8601, the only supported format");
+    return st == ST_OK ? set_format(format, out, err) : st;
 }
 
 static enum status read_setting(const struct json_tree *tree, enum v2_log_key key,
@@ -50,13 +57,13 @@ static enum status read_setting(const struct json_tree *tree, enum v2_log_key ke
     case V2_LOG_VERBOSE_LEVEL:
         return read_level(tree, value, &out->verbose_level, err);
     case V2_LOG_FORMAT:
-        return read_format(tree, value, err);
+        return read_format(tree, value, out, err);
     case V2_LOG_FILE:
     case V2_LOG_KEYS:
         break;
     }
     return error_set(err, ST_UNSUPPORTED,
-                     "log_file: not supported, the log is written to standard error");
+                     "log file location can not be updated through network protocol (log_file)");
 }
 
 enum status v2_log_decode(struct arena *arena, struct str body, const struct json_limits *limits,
@@ -81,6 +88,10 @@ enum status v2_log_decode(struct arena *arena, struct str body, const struct jso
     return st;
 }
 
+static struct str format_name(const struct v2_log_settings *settings) {
+    return settings->iso8601 ? STR("ISO8601") : STR("default");
+}
+
 void v2_log_print(struct buf *out, const struct v2_log_settings *settings) {
     struct json_writer json = {.out = out};
     json_write_open(&json, JSON_ELEMENT, '{');
@@ -89,7 +100,7 @@ void v2_log_print(struct buf *out, const struct v2_log_settings *settings) {
     json_write_bool(&json, "log_warning", settings->warning);
     json_write_bool(&json, "log_error", settings->error);
     json_write_u64(&json, "log_verbose_level", settings->verbose_level);
-    json_write_string(&json, "log_format", STR("ISO8601"));
+    json_write_string(&json, "log_format", format_name(settings));
     json_write_close(&json, '}');
 }
 
@@ -155,18 +166,16 @@ static enum status apply_setting(enum v2_log_key key, const struct setting *sett
     static const char *const kinds[] = {
         [BOOL] = "bool_param", [UINT32] = "uint32_param", [STRING] = "string_param"};
     if (key == V2_LOG_FILE) {
-        return error_set(err, ST_UNSUPPORTED,
-                         "log_file: not supported, the log is written to standard error");
+        return error_set(
+            err, ST_UNSUPPORTED,
+            "log file location can not be updated through network protocol (log_file)");
     }
     if (setting->kind != ROWS[key].kind) {
         return error_set(err, ST_BAD_FIELD, "settings: expected %s for \"%s\"",
                          kinds[ROWS[key].kind], ROWS[key].name);
     }
     if (key == V2_LOG_FORMAT) {
-        return str_is(setting->text, "ISO8601")
-                   ? ST_OK
-                   : error_set(err, ST_BAD_FIELD,
-                               "log_format: expected ISO8601, the only supported format");
+        return set_format(setting->text, out, err);
     }
     if (key == V2_LOG_VERBOSE_LEVEL) {
         out->verbose_level = (uint32_t)setting->number;
@@ -223,5 +232,5 @@ void v2_grpc_log_encode(struct buf *out, const struct v2_log_settings *settings)
     encode_setting(out, V2_LOG_WARNING, settings->warning, STR(""));
     encode_setting(out, V2_LOG_ERROR, settings->error, STR(""));
     encode_setting(out, V2_LOG_VERBOSE_LEVEL, settings->verbose_level, STR(""));
-    encode_setting(out, V2_LOG_FORMAT, 0, STR("ISO8601"));
+    encode_setting(out, V2_LOG_FORMAT, 0, format_name(settings));
 }

@@ -18,15 +18,16 @@ enum v2_log_key {
 };
 
 struct v2_log_settings {
-    bool given[V2_LOG_KEYS]; /* in a request: the keys present; file and format change nothing */
+    bool given[V2_LOG_KEYS]; /* in a request: the keys present; a file changes nothing */
     bool info, warning, error;
     uint32_t verbose_level;
+    bool iso8601; /* which of the two names of the format is shown */
 };
 
 /* Decodes the body of POST /v2/logging: an object. null and unknown names are ignored. Keys are
  * read in order up to the first invalid one; the caller applies those in *out even then.
  * Returns: ST_BAD_JSON, for an empty body too; ST_UNSUPPORTED for a file; ST_BAD_FIELD for a wrong
- * type and for a format other than ISO8601, where the reference server has 500 and 503.
+ * type and for a format other than default and ISO8601, where the reference server has 500 and 503.
  * Clause: logging extension. */
 enum status v2_log_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                           struct v2_log_settings *out, struct error *err) SLUICE_MUST_USE;
@@ -35,7 +36,7 @@ enum status v2_log_decode(struct arena *arena, struct str body, const struct jso
 enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out,
                                struct error *err) SLUICE_MUST_USE;
 
-/* Write all settings: the file is "" and the format ISO8601. */
+/* Write all settings: the file is "". */
 void v2_log_print(struct buf *out, const struct v2_log_settings *settings);
 void v2_grpc_log_encode(struct buf *out, const struct v2_log_settings *settings);
 

@@ -183,22 +183,37 @@ static enum status repository_path(struct arena *arena, struct str path, struct 
     return status == ST_OK && out->resource == V2_OTHER ? not_found(path, err) : status;
 }
 
+/* The resources with a prefix: of memory that the server shares with its clients, or of GPUs. */
+struct memory_paths {
+    const char *prefix;
+    enum v2_resource status, registration, unregistration;
+};
+static const struct memory_paths SYSTEM_MEMORY = {"/v2/systemsharedmemory", V2_SHARED_MEMORY_STATUS,
+                                                  V2_SHARED_MEMORY_REGISTER,
+                                                  V2_SHARED_MEMORY_UNREGISTER};
+static const struct memory_paths CUDA_MEMORY = {"/v2/cudasharedmemory", V2_CUDA_MEMORY_STATUS,
+                                                V2_OTHER, V2_CUDA_MEMORY_UNREGISTER};
+
 /* [/region/NAME]/status, register, unregister. Error texts do not repeat the name. */
-static enum status shared_memory_path(struct arena *arena, struct str rest, struct v2_path *out,
-                                      struct error *err) {
+static enum status shared_memory_path(struct arena *arena, const struct memory_paths *paths,
+                                      struct str rest, struct v2_path *out, struct error *err) {
     struct str verb = str_cut(&rest, '/'), name = {NULL, 0};
     if (str_is(verb, "region")) {
         name = str_cut(&rest, '/');
         verb = str_cut(&rest, '/');
     }
-    enum v2_resource resource = str_is(verb, "status")       ? V2_SHARED_MEMORY_STATUS
-                                : str_is(verb, "register")   ? V2_SHARED_MEMORY_REGISTER
-                                : str_is(verb, "unregister") ? V2_SHARED_MEMORY_UNREGISTER
+    bool registers = str_is(verb, "register");
+    enum v2_resource resource = str_is(verb, "status")       ? paths->status
+                                : registers                  ? paths->registration
+                                : str_is(verb, "unregister") ? paths->unregistration
                                                              : V2_OTHER;
+    if (registers && resource == V2_OTHER && !rest.ptr) {
+        return error_set(err, ST_UNSUPPORTED, V2_CUDA_MEMORY_UNSUPPORTED);
+    }
     if (resource == V2_OTHER || rest.ptr) {
         return error_set(err, ST_NOT_FOUND,
-                         "no such resource; there are "
-                         "/v2/systemsharedmemory[/region/NAME]/status|register|unregister");
+                         "no such resource; there are %s[/region/NAME]/status|register|unregister",
+                         paths->prefix);
     }
     enum status status = name.ptr ? v2_path_unescape(arena, name, &out->region, err) : ST_OK;
     if (status == ST_OK && !utf8_is_valid(out->region.ptr, out->region.len)) {
@@ -224,13 +239,14 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
         struct str after = str_make(path.ptr + repository.len, path.len - repository.len);
         return repository_path(arena, path, after, out, err);
     }
-    struct str memory = STR("/v2/systemsharedmemory/");
+    struct str memory = STR("/v2/systemsharedmemory/"), cuda = STR("/v2/cudasharedmemory/");
     if (str_starts_with(path, memory)) {
         struct str after = str_make(path.ptr + memory.len, path.len - memory.len);
-        return shared_memory_path(arena, after, out, err);
+        return shared_memory_path(arena, &SYSTEM_MEMORY, after, out, err);
     }
-    if (str_starts_with(path, STR("/v2/cudasharedmemory/"))) {
-        return error_set(err, ST_UNSUPPORTED, V2_CUDA_MEMORY_UNSUPPORTED);
+    if (str_starts_with(path, cuda)) {
+        struct str after = str_make(path.ptr + cuda.len, path.len - cuda.len);
+        return shared_memory_path(arena, &CUDA_MEMORY, after, out, err);
     }
     if (!str_starts_with(path, models)) {
         return not_found(path, err);

@@ -29,6 +29,8 @@ enum v2_resource {
     V2_SHARED_MEMORY_STATUS,     /* /v2/systemsharedmemory[/region/N]/status */
     V2_SHARED_MEMORY_REGISTER,   /* …/register */
     V2_SHARED_MEMORY_UNREGISTER, /* …/unregister */
+    V2_CUDA_MEMORY_STATUS,       /* /v2/cudasharedmemory[/region/N]/status */
+    V2_CUDA_MEMORY_UNREGISTER,   /* …/unregister */
     V2_OTHER,                    /* none of these */
 };
 
@@ -42,8 +44,8 @@ struct v2_path {
 
 /* `path` is without the query, still encoded. Returns: ST_NOT_FOUND for V2_OTHER, and for an
  * invalid name (no such resource can exist; for the model of a load or unload ST_BAD_REQUEST, as
- * the reference server does); ST_BAD_REQUEST for a malformed escape; ST_UNSUPPORTED for
- * /v2/cudasharedmemory. Owns: the names are views of `path`, or in `arena` if they had escapes.
+ * the reference server does); ST_BAD_REQUEST for a malformed escape; ST_UNSUPPORTED to register
+ * CUDA shared memory. Owns: the names are views of `path`, or in `arena` if they had escapes.
  * Clause: OIP, the paths of its HTTP calls. */
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
                           struct error *err) SLUICE_MUST_USE;

@@ -12,18 +12,19 @@
 
 /* ---- server: decoding ------------------------------------------------------------------------ */
 
-/* Can the shape be deduced? Clause: "Raw Binary Request", constraints 1 and 2. *variable: the
+/* The messages begin as the reference server's do: clients compare them.
+ * Can the shape be deduced? Clause: "Raw Binary Request", constraints 1 and 2. *variable: the
  * index of the variable dimension, the batch dimension excluded (SIZE_MAX: none). */
 static enum status check_model(const struct model_spec *model, size_t *variable,
                                struct error *err) {
     char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
     *variable = SIZE_MAX;
     if (model->n_inputs != 1) {
-        return error_set(
-            err, ST_BAD_INPUTS,
-            "a raw request (Inference-Header-Content-Length: 0) needs a model with one "
-            "input; model %s has %zu",
-            quote_name(model->name, name), model->n_inputs);
+        return error_set(err, ST_BAD_INPUTS,
+                         "Raw request must only have 1 input (found 1) to be deduced but got %zu "
+                         "inputs in %s model "
+                         "configuration (Inference-Header-Content-Length: 0)",
+                         model->n_inputs, quote_name_single(model->name, name));
     }
     const struct tensor_spec *input = &model->inputs[0];
     size_t first = model->max_batch_size > 0 ? 1 : 0;
@@ -36,13 +37,20 @@ static enum status check_model(const struct model_spec *model, size_t *variable,
         }
     }
     if (n_variable > (input->datatype == DT_BYTES ? 0 : 1)) {
-        return error_set(
-            err, ST_BAD_INPUTS,
-            "a raw request (Inference-Header-Content-Length: 0) needs an input with "
-            "%s; input %s is %s of shape %s, which leaves %zu%s to be deduced",
-            input->datatype == DT_BYTES ? "one BYTES element" : "at most one variable dimension",
-            quote_name(input->name, name), datatype_name(input->datatype),
-            shape_print(input->shape, shape), n_variable, first > 0 ? " beside the batch's" : "");
+        quote_name_single(input->name, name);
+        shape_print(input->shape, shape);
+        return input->datatype == DT_BYTES
+                   ? error_set(
+                         err, ST_BAD_INPUTS,
+                         "For BYTE datatype raw input %s, the model must have input shape [1]; "
+                         "it has %s (Inference-Header-Content-Length: 0)",
+                         name, shape)
+                   : error_set(
+                         err, ST_BAD_INPUTS,
+                         "The shape of the raw input %s can not be deduced because there are "
+                         "more than one variable-sized dimension: it is %s, of which %zu%s are "
+                         "variable (Inference-Header-Content-Length: 0)",
+                         name, shape, n_variable, first > 0 ? " beside the batch's" : "");
     }
     return ST_OK;
 }
@@ -110,9 +118,9 @@ static enum status frame_body(struct arena *arena, const struct tensor_spec *inp
     }
     if (n_elements != 1) {
         return error_set(err, ST_BAD_INPUTS,
-                         "a raw request (Inference-Header-Content-Length: 0) needs an input with "
-                         "one BYTES element; input %s has shape %s",
-                         quote_name(input->name, name), shape_print(input->shape, text));
+                         "For BYTE datatype raw input %s, the model must have input shape [1]; it "
+                         "has %s (Inference-Header-Content-Length: 0)",
+                         quote_name_single(input->name, name), shape_print(input->shape, text));
     }
     if (body.len > UINT32_MAX) {
         return error_set(err, ST_BAD_DATA,

@@ -51,15 +51,14 @@ static const struct row {
      2,
      {"abcd", 4},
      ST_BAD_INPUTS,
-     "at most one variable dimension; input \"x\" is UINT8 of shape [-1,-1], which leaves 2 to be "
-     "deduced"},
+     "more than one variable-sized dimension: it is [-1,-1], of which 2 are variable"},
     {DT_UINT8,
      4,
      {-1, -1, -1},
      3,
      {"abcd", 4},
      ST_BAD_INPUTS,
-     "which leaves 2 beside the batch's to be deduced"},
+     "of which 2 beside the batch's are variable"},
     {DT_UINT8,
      0,
      {-1},
@@ -87,15 +86,15 @@ static const struct row {
      1,
      {"abc", 3},
      ST_BAD_INPUTS,
-     "needs an input with one BYTES element; input \"x\" has shape [2]"},
-    {DT_BYTES, 0, {0}, 1, {"", 0}, ST_BAD_INPUTS, "one BYTES element"},
+     "For BYTE datatype raw input 'x', the model must have input shape [1]; it has [2]"},
+    {DT_BYTES, 0, {0}, 1, {"", 0}, ST_BAD_INPUTS, "must have input shape [1]; it has [0]"},
     {DT_BYTES,
      8,
      {-1, -1},
      2,
      {"abc", 3},
      ST_BAD_INPUTS,
-     "one BYTES element; input \"x\" is BYTES of shape [-1,-1], which leaves 1 beside the batch's"},
+     "For BYTE datatype raw input 'x', the model must have input shape [1]; it has [-1,-1]"},
 };
 
 static const struct json_limits limits = {
@@ -171,9 +170,9 @@ static void v2_raw_decode_not_one_input_is_refused(void **state) {
     struct error err = {0};
     (void)state;
     assert_int_equal(decode(arena, &rows[0], 2, &request, &err), ST_BAD_INPUTS);
-    assert_non_null(strstr(err.text, "needs a model with one input; model \"m\" has 2"));
+    assert_non_null(strstr(err.text, "but got 2 inputs in 'm' model configuration"));
     assert_int_equal(decode(arena, &rows[0], 0, &request, &err), ST_BAD_INPUTS);
-    assert_non_null(strstr(err.text, "has 0"));
+    assert_non_null(strstr(err.text, "but got 0 inputs"));
     arena_free(arena);
 }
 

@@ -6,8 +6,10 @@
 #include "codec/kserve/request.h"
 #include "core/base/json_writer.h"
 
-/* The error text for requests about GPU memory. */
+/* The error text for a registration of GPU memory, and for the status of a region, none of which
+ * can be registered. */
 #define V2_CUDA_MEMORY_UNSUPPORTED "CUDA shared memory is not supported"
+#define V2_CUDA_MEMORY_NO_REGION "no such CUDA shared memory region"
 
 struct v2_shared_memory_region {
     struct str name; /* from the client; UTF-8 */

@@ -24,7 +24,8 @@ const char *v2_trace_key_name(enum v2_trace_key key) {
 
 enum status v2_trace_file_error(struct error *err) {
     return error_set(err, ST_UNSUPPORTED,
-                     "trace_file: can only be set when the server starts "
+                     "trace file location can not be updated through network protocol: "
+                     "trace_file can only be set when the server starts "
                      "(--trace-config triton,file=FILE)");
 }
 

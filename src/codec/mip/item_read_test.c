@@ -444,7 +444,8 @@ static void mip_item_read_json_over_limits_is_refused(void **state) {
          DIMS(-1, -1),
          "[[1,2]]",
          ST_TOO_DEEP,
-         "item 7: the JSON is nested 2 levels deep; the limit is 1 (--max-json-depth)"},
+         "item 7: JSON nesting depth exceeds maximum allowed limit (1): it is 2 levels deep "
+         "(--max-json-depth)"},
         {{7, 2, 1},
          DIMS(-1, -1),
          "[[1,2]]",

@@ -20,6 +20,7 @@
 static struct {
     atomic_bool on[LOG_DEBUG]; /* one for each level below LOG_DEBUG */
     atomic_uint verbose;
+    atomic_bool iso8601;
     enum log_format format; /* set once, before threads start; as is `colour` */
     bool colour;            /* of the levels of LOG_TEXT */
 } config = {.on = {true, true, true}, .format = LOG_TEXT};
@@ -69,6 +70,14 @@ void log_verbose_set(uint32_t verbose) {
 
 uint32_t log_verbose(void) {
     return atomic_load_explicit(&config.verbose, memory_order_relaxed);
+}
+
+void log_iso8601_set(bool on) {
+    atomic_store_explicit(&config.iso8601, on, memory_order_relaxed);
+}
+
+bool log_iso8601(void) {
+    return atomic_load_explicit(&config.iso8601, memory_order_relaxed);
 }
 
 static size_t line_space(const struct line *line) {

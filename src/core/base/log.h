@@ -32,6 +32,10 @@ void log_level_set(enum log_level level, bool on);
 void log_verbose_set(uint32_t verbose);
 /* Returns: the value last set by log_verbose_set. */
 uint32_t log_verbose(void);
+/* Which name clients are shown for the form of times, "ISO8601" or "default": it is the same form.
+ * Thread: any. */
+void log_iso8601_set(bool on);
+bool log_iso8601(void);
 
 /* One named value of a line. Text is escaped for the log's format. */
 struct log_field {

@@ -9,5 +9,8 @@ enum { QUOTED_NAME_BYTES = 100 };
 /* Prints `name` in quotes, NUL-terminated, for a message (error_set replaces invalid bytes). A name
  * may come from a peer and have any length. Returns: `out`. */
 const char *quote_name(struct str name, char out[QUOTED_NAME_BYTES]);
+/* The same in single quotes, for a message that begins as the reference server's does: clients
+ * compare those. */
+const char *quote_name_single(struct str name, char out[QUOTED_NAME_BYTES]);
 
 #endif

@@ -18,6 +18,7 @@ static void quote_name_adds_quotes(void **state) {
     assert_string_equal(quote_name(STR("input_0"), out), "\"input_0\"");
     assert_string_equal(quote_name(str_make(NULL, 0), out), "\"\"");
     assert_string_equal(quote_name(STR("a\0b"), out), "\"a?b\"");
+    assert_string_equal(quote_name_single(STR("input_0"), out), "'input_0'");
 }
 
 static void quote_name_long_name_is_cut_at_character(void **state) {

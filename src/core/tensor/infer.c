@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/metric/metric.h"
@@ -40,6 +41,7 @@ static void index_set_add(struct index_set *set, size_t index) {
 /* A list of names for a message: "a", "b", and "…" where more do not fit. */
 enum { NAME_LIST_BYTES = 256 };
 struct name_list {
+    bool single; /* 'a','b', as the reference server writes it */
     char text[NAME_LIST_BYTES];
     size_t len;
     size_t n;
@@ -49,7 +51,8 @@ struct name_list {
 static void name_list_add(struct name_list *list, struct str name) {
     static const char more[] = "…";
     char quoted[QUOTED_NAME_BYTES];
-    const char *text = quote_name(name, quoted);
+    const char *text = list->single ? quote_name_single(name, quoted) : quote_name(name, quoted);
+    size_t n_between = list->single ? 1 : 2;
     list->n++;
     if (list->full) {
         return;
@@ -59,8 +62,8 @@ static void name_list_add(struct name_list *list, struct str name) {
         text = more;
     }
     if (list->n > 1) {
-        memcpy(list->text + list->len, ", ", 2);
-        list->len += 2;
+        memcpy(list->text + list->len, ", ", n_between);
+        list->len += n_between;
     }
     memcpy(list->text + list->len, text, strlen(text) + 1);
     list->len += strlen(text);
@@ -78,23 +81,39 @@ static enum status unknown_tensor(const struct model_spec *model, const char *ki
                      n == 0 ? "no " : "", kind, plural_s(n), n == 0 ? "" : " ", list.text);
 }
 
+/* Clients compare this text with the reference server's. */
 static enum status missing_inputs(const struct model_spec *model, const struct index_set *seen,
-                                  struct error *err) {
-    char model_name[QUOTED_NAME_BYTES];
-    struct name_list list = {.n = 0};
+                                  const struct infer_request *request, struct error *err) {
+    enum { EXPECTED_TEXT_BYTES = 80 };
+    char model_name[QUOTED_NAME_BYTES], expected[EXPECTED_TEXT_BYTES];
+    struct name_list missing = {.single = true}, got = {.single = true};
+    size_t required = 0;
     for (size_t i = 0; i < model->n_inputs; i++) {
+        required += !model->inputs[i].optional;
         if (!model->inputs[i].optional && !index_set_has(seen, i)) {
-            name_list_add(&list, model->inputs[i].name);
+            name_list_add(&missing, model->inputs[i].name);
         }
     }
-    return error_set(err, ST_BAD_INPUTS, "missing input%s %s of model %s", plural_s(list.n),
-                     list.text, quote_name(model->name, model_name));
+    for (size_t i = 0; i < request->n_inputs; i++) {
+        name_list_add(&got, request->inputs[i].tensor.name);
+    }
+    if (required == model->n_inputs) {
+        snprintf(expected, sizeof(expected), "%zu inputs", required);
+    } else {
+        snprintf(expected, sizeof(expected), "number of inputs between %zu and %zu", required,
+                 model->n_inputs);
+    }
+    return error_set(err, ST_BAD_INPUTS,
+                     "expected %s but got %zu inputs for model %s. Got input(s) [%s], but missing "
+                     "required input(s) [%s]. Please provide all required input(s).",
+                     expected, request->n_inputs, quote_name_single(model->name, model_name),
+                     got.text, missing.text);
 }
 
 static enum status repeated_tensor(const char *kind, struct str name, struct error *err) {
     char quoted[QUOTED_NAME_BYTES];
-    return error_set(err, ST_BAD_INPUTS, "%s %s is given more than once", kind,
-                     quote_name(name, quoted));
+    return error_set(err, ST_BAD_INPUTS, "%s %s already exists in request", kind,
+                     quote_name_single(name, quoted)); /* clients compare this text */
 }
 
 /* Sets `spec` of every input. Unknown, repeated and missing names are errors. */
@@ -120,7 +139,7 @@ static enum status check_input_names(struct infer_request *request, const struct
     for (size_t i = 0; i < model->n_inputs; i++) {
         required += !model->inputs[i].optional && !index_set_has(&seen, i);
     }
-    return required == 0 ? ST_OK : missing_inputs(model, &seen, err);
+    return required == 0 ? ST_OK : missing_inputs(model, &seen, request, err);
 }
 
 /* Sets `spec` of every wanted output. Unknown and repeated names are errors. */
@@ -210,7 +229,9 @@ static enum status invalid_shape_error(const struct tensor *tensor, struct error
                              name, tensor->shape.dims[i], i, got);
         }
     }
-    return error_set(err, ST_BAD_SHAPE, "input %s: shape %s has more than 2^63-1 elements or bytes",
+    return error_set(err, ST_BAD_SHAPE,
+                     "input %s: shape %s causes total element count to exceed maximum size of "
+                     "9223372036854775807, or the byte size",
                      name, got);
 }
 
@@ -333,8 +354,8 @@ static enum status check_bytes_elements(struct infer_request *request, struct te
     return bytes_check(data, elements, tensor->name, err);
 }
 
-static enum status check_data(struct infer_request *request, struct tensor *tensor,
-                              struct error *err) {
+static enum status check_data(struct infer_request *request, const struct model_spec *model,
+                              struct tensor *tensor, struct error *err) {
     uint64_t expected;
     if (tensor->datatype == DT_BYTES) {
         return check_bytes_elements(request, tensor, err);
@@ -344,11 +365,13 @@ static enum status check_data(struct infer_request *request, struct tensor *tens
     }
     if (expected != tensor->n_bytes) {
         char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
+        char model_name[QUOTED_NAME_BYTES]; /* clients compare the beginning */
         return error_set(err, ST_BAD_DATA,
-                         "input %s: expected %" PRIu64 " bytes of data for shape %s of %s, got %zu",
-                         quote_name(tensor->name, name), expected,
-                         shape_print(tensor->shape, shape), datatype_name(tensor->datatype),
-                         tensor->n_bytes);
+                         "input byte size mismatch for input %s for model %s. Expected %" PRIu64
+                         ", got %zu (shape %s of %s)",
+                         quote_name_single(tensor->name, name),
+                         quote_name_single(model->name, model_name), expected, tensor->n_bytes,
+                         shape_print(tensor->shape, shape), datatype_name(tensor->datatype));
     }
     return tensor->datatype == DT_BOOL ? check_bools(tensor, err) : ST_OK;
 }
@@ -384,7 +407,7 @@ enum status infer_check(struct infer_request *request, const struct model_spec *
             status = check_shape(request, i, model, err);
         }
         if (status == ST_OK) {
-            status = check_data(request, &input->tensor, err);
+            status = check_data(request, model, &input->tensor, err);
         }
     }
     return status;

@@ -100,9 +100,29 @@ static const struct row rows[] = {
     {&plain, {A_GOOD, H_GOOD, {"s", DT_UINT8, {0}, 0, 1}}, {0}, NULL, ST_OK, 1},
     {&plain, {A_GOOD, H_GOOD, {"d", DT_FP64, {P62, P62, 0, P62}, 4, 0}}, {0}, NULL, ST_OK, 1},
     /* names */
-    {&batching, {{0}}, {0}, "missing input \"x\" of model \"batching\"", ST_BAD_INPUTS, 0},
-    {&plain, {{0}}, {0}, "missing inputs \"a\", \"h\" of model \"plain\"", ST_BAD_INPUTS, 0},
-    {&plain, {H_GOOD}, {0}, "missing input \"a\" of model \"plain\"", ST_BAD_INPUTS, 0},
+    {&batching,
+     {{0}},
+     {0},
+     "expected number of inputs between 1 and 2 but got 0 inputs for model 'batching'. Got "
+     "input(s) [], but missing required "
+     "input(s) ['x']. Please provide all required input(s).",
+     ST_BAD_INPUTS,
+     0},
+    {&plain,
+     {{0}},
+     {0},
+     "expected number of inputs between 2 and 6 but got 0 inputs for model 'plain'. Got "
+     "input(s) [], but missing required input(s) ['a','h']. Please provide all required "
+     "input(s).",
+     ST_BAD_INPUTS,
+     0},
+    {&plain,
+     {H_GOOD},
+     {0},
+     "expected number of inputs between 2 and 6 but got 1 inputs for model 'plain'. Got input(s) "
+     "['h'], but missing required input(s) ['a']. Please provide all required input(s).",
+     ST_BAD_INPUTS,
+     0},
     {&batching,
      {{"X", DT_FP32, {1, 16}, 2, 64}},
      {0},
@@ -112,7 +132,7 @@ static const struct row rows[] = {
     {&batching,
      {{"x", DT_FP32, {1, 16}, 2, 64}, {"x", DT_FP32, {1, 16}, 2, 64}},
      {0},
-     "input \"x\" is given more than once",
+     "input 'x' already exists in request",
      ST_BAD_INPUTS,
      0},
     {&batching,
@@ -124,7 +144,7 @@ static const struct row rows[] = {
     {&batching,
      {{"x", DT_FP32, {1, 16}, 2, 64}},
      {"y", "z", "y"},
-     "output \"y\" is given more than once",
+     "output 'y' already exists in request",
      ST_BAD_INPUTS,
      0},
     /* datatypes */
@@ -231,19 +251,25 @@ static const struct row rows[] = {
     {&plain,
      {A_GOOD, H_GOOD, {"d", DT_FP64, {P32, P32, 1, 1}, 4, 0}},
      {0},
-     "input \"d\": shape [4294967296,4294967296,1,1] has more than 2^63-1 elements or bytes",
+     "input \"d\": shape [4294967296,4294967296,1,1] causes total element count to exceed maximum "
+     "size of "
+     "9223372036854775807, or the byte size",
      ST_BAD_SHAPE,
      0},
     {&plain,
      {A_GOOD, H_GOOD, {"d", DT_FP64, {P62 + 1, 4, 1, 1}, 4, 32}},
      {0},
-     "input \"d\": shape [4611686018427387905,4,1,1] has more than 2^63-1 elements or bytes",
+     "input \"d\": shape [4611686018427387905,4,1,1] causes total element count to exceed maximum "
+     "size of "
+     "9223372036854775807, or the byte size",
      ST_BAD_SHAPE,
      0},
     {&plain,
      {A_GOOD, H_GOOD, {"d", DT_FP64, {P31, P31, 1, 1}, 4, 0}},
      {0},
-     "input \"d\": shape [2147483648,2147483648,1,1] has more than 2^63-1 elements or bytes",
+     "input \"d\": shape [2147483648,2147483648,1,1] causes total element count to exceed maximum "
+     "size of "
+     "9223372036854775807, or the byte size",
      ST_BAD_SHAPE,
      0},
     /* batches */
@@ -283,31 +309,36 @@ static const struct row rows[] = {
     {&batching,
      {{"x", DT_FP32, {1, 16}, 2, 63}},
      {0},
-     "input \"x\": expected 64 bytes of data for shape [1,16] of FP32, got 63",
+     "input byte size mismatch for input 'x' for model 'batching'. Expected 64, got 63 "
+     "(shape [1,16] of FP32)",
      ST_BAD_DATA,
      0},
     {&batching,
      {{"x", DT_FP32, {1, 16}, 2, 68}},
      {0},
-     "input \"x\": expected 64 bytes of data for shape [1,16] of FP32, got 68",
+     "input byte size mismatch for input 'x' for model 'batching'. Expected 64, got 68 "
+     "(shape [1,16] of FP32)",
      ST_BAD_DATA,
      0},
     {&plain,
      {A_GOOD, {"h", DT_FP16, {P32}, 1, 2}},
      {0},
-     "input \"h\": expected 8589934592 bytes of data for shape [4294967296] of FP16, got 2",
+     "input byte size mismatch for input 'h' for model 'plain'. Expected 8589934592, got 2 "
+     "(shape [4294967296] of FP16)",
      ST_BAD_DATA,
      0},
     {&plain,
      {A_GOOD, {"h", DT_FP16, {0}, 1, 2}},
      {0},
-     "input \"h\": expected 0 bytes of data for shape [0] of FP16, got 2",
+     "input byte size mismatch for input 'h' for model 'plain'. Expected 0, got 2 "
+     "(shape [0] of FP16)",
      ST_BAD_DATA,
      0},
     {&plain,
      {A_GOOD, H_GOOD, {"s", DT_UINT8, {0}, 0, 0}},
      {0},
-     "input \"s\": expected 1 bytes of data for shape [] of UINT8, got 0",
+     "input byte size mismatch for input 's' for model 'plain'. Expected 1, got 0 "
+     "(shape [] of UINT8)",
      ST_BAD_DATA,
      0},
     {&plain,
@@ -558,19 +589,19 @@ static void infer_check_many_tensors_are_matched(void **state) {
     }
     request.n_inputs = N - 1;
     assert_int_equal(infer_check(&request, &model, &err), ST_BAD_INPUTS);
-    assert_string_equal(err.text, "missing input \"n0\" of model \"m\"");
+    assert_non_null(strstr(err.text, "but missing required input(s) ['n0']. Please"));
     request.n_inputs = 0; /* more names than a message holds */
     assert_int_equal(infer_check(&request, &model, &err), ST_BAD_INPUTS);
-    assert_ptr_equal(strstr(err.text, "missing inputs \"n0\", \"n1\", "), err.text);
-    assert_non_null(strstr(err.text, "\", … of model \"m\""));
+    assert_non_null(strstr(err.text, "Got input(s) [], but missing required input(s) ['n0','n1',"));
+    assert_non_null(strstr(err.text, "',…]. Please provide all required input(s)."));
     request.n_inputs = N;
     inputs[N - 1].tensor.name = STR("n130");
     assert_int_equal(infer_check(&request, &model, &err), ST_BAD_INPUTS);
-    assert_string_equal(err.text, "input \"n130\" is given more than once");
+    assert_string_equal(err.text, "input 'n130' already exists in request");
     inputs[N - 1].tensor.name = STR("n0");
     wanted[N - 1].name = STR("n199");
     assert_int_equal(infer_check(&request, &model, &err), ST_BAD_INPUTS);
-    assert_string_equal(err.text, "output \"n199\" is given more than once");
+    assert_string_equal(err.text, "output 'n199' already exists in request");
     arena_free(request.arena);
 }
 

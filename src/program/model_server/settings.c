@@ -380,6 +380,8 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to serve: name a model file or a repository of models");
     }
+    enum { ISO8601 = 3 }; /* its place in the words of --log-format */
+    log_iso8601_set(out->log_format == ISO8601);
     out->log_format = out->log_format == LOG_JSON ? LOG_JSON : LOG_TEXT;
     drop_none(&out->http);
     drop_none(&out->grpc);

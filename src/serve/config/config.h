@@ -25,7 +25,8 @@ struct model_config_tensor {
     struct shape reshape;   /* what the model sees instead of dims */
     bool has_reshape;
     bool optional;
-    bool ragged; /* allow_ragged_batch: shapes may differ in a batch */
+    bool ragged;     /* allow_ragged_batch: shapes may differ in a batch */
+    unsigned format; /* as ModelInput.Format; describes pictures to clients */
     struct str label_filename;
 };
 

@@ -162,7 +162,7 @@ static const char FILENAME[] = "a path below the model's directory";
 
 static const char NOT_ROW_MAJOR[] = "tensors that are not row-major are not supported";
 static const char SHAPE_TENSOR[] = "shape tensors are not supported";
-static const char *const FORMATS[] = {"FORMAT_NONE", NULL};
+static const char *const FORMATS[] = {"FORMAT_NONE", "FORMAT_NHWC", "FORMAT_NCHW", NULL};
 
 static const struct doc_member INPUT[] = {
     {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, read_name),
@@ -173,8 +173,7 @@ static const struct doc_member INPUT[] = {
     {"dims", MEMBER_CUSTOM(read_tensor_dims), .form = DIMS},
     {"reshape", MEMBER_OBJECT(RESHAPE)},
     {"optional", MEMBER_BOOL(struct model_config_tensor, optional)},
-    {"format", .words = FORMATS,
-     MEMBER_IGNORED("it describes pictures to clients; the server does not look at it")},
+    {"format", MEMBER_WORD(struct model_config_tensor, format, FORMATS)},
     {"is_shape_tensor", MEMBER_REFUSED_TRUE(SHAPE_TENSOR)},
     {"allow_ragged_batch", MEMBER_BOOL(struct model_config_tensor, ragged)},
     {"is_non_linear_format_io", MEMBER_REFUSED_TRUE(NOT_ROW_MAJOR)},

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/quote.h"
 #include "core/tensor/bytes.h"
 
 static enum status read_id(const struct param *param, struct sequence_id *out, struct error *err) {
@@ -76,6 +77,8 @@ static enum status make_id(const struct model_config *config, const struct infer
 enum status sequence_params_parse(const struct model_config *config,
                                   const struct infer_request *request, _Atomic uint64_t *n_made,
                                   struct sequence_params *out, struct error *err) {
+    char name
+        [QUOTED_NAME_BYTES]; /* the texts begin as the reference server's: clients compare them */
     struct params none = {NULL, 0};
     struct params params = request->params_are_opaque ? none : request->params;
     if (read_id(params_find(params, "sequence_id"), &out->id, err) != ST_OK ||
@@ -91,13 +94,16 @@ enum status sequence_params_parse(const struct model_config *config,
         }
     } else if (!has_id) {
         return error_set(err, ST_BAD_SEQUENCE,
-                         "requests to this model belong to sequences: the parameter "
-                         "\"sequence_id\" must be given, and be neither 0 nor empty");
+                         "inference request to model %s must specify a non-zero or non-empty "
+                         "correlation ID: requests to this model belong to sequences, by the "
+                         "parameter \"sequence_id\"",
+                         quote_name_single(config->name, name));
     }
     if (request->batch > 1) {
         return error_set(err, ST_BAD_SEQUENCE,
-                         "a request of a sequence has one row; this one has %llu",
-                         (unsigned long long)request->batch);
+                         "inference request to model %s must specify batch-size 1 due to "
+                         "requirements of sequence batcher; this one has %llu rows",
+                         quote_name_single(config->name, name), (unsigned long long)request->batch);
     }
     return check_id_kind(config, &out->id, err);
 }

@@ -216,7 +216,11 @@ static void add_version(void *user, struct model_version *version) {
 enum status document_encode_statistics(struct repository *repository, struct str model,
                                        struct str version, struct buf *out, struct error *err) {
     enum status st = repository_visit_ready(repository, model, version, add_version, out, err);
-    return st == ST_OK ? ST_OK : (err->status = ST_BAD_REQUEST);
+    if (st == ST_OK) {
+        return ST_OK;
+    }
+    error_prefix(err, "requested model version is not available for model"); /* as the reference */
+    return err->status = ST_BAD_REQUEST;
 }
 
 void document_encode_all_statistics(struct repository *repository, struct buf *out) {
@@ -283,6 +287,7 @@ static void add_input(struct buf *out, const struct model_config_tensor *tensor)
     size_t input = pb_begin(out, CONFIG_INPUT);
     pb_add_string(out, 1, tensor->name);
     pb_add_number(out, 2, data_type(tensor->datatype));
+    pb_add_number(out, 3, tensor->format);
     add_shape(out, 4, tensor->dims);
     add_reshape(out, 5, tensor);
     pb_add_number(out, 7, tensor->ragged);

@@ -20,6 +20,9 @@ void log_settings_apply(const struct v2_log_settings *settings) {
     if (settings->given[V2_LOG_VERBOSE_LEVEL]) {
         log_verbose_set(settings->verbose_level);
     }
+    if (settings->given[V2_LOG_FORMAT]) {
+        log_iso8601_set(settings->iso8601);
+    }
     if (any) {
         struct v2_log_settings now = log_settings_get();
         log_event(LOG_INFO, "log settings changed", LOG_U64("info", now.info),
@@ -32,7 +35,8 @@ struct v2_log_settings log_settings_get(void) {
     return (struct v2_log_settings){.info = log_enabled(LOG_INFO),
                                     .warning = log_enabled(LOG_WARNING),
                                     .error = log_enabled(LOG_ERROR),
-                                    .verbose_level = log_verbose()};
+                                    .verbose_level = log_verbose(),
+                                    .iso8601 = log_iso8601()};
 }
 
 enum status repository_change_from_request(struct arena *arena,

@@ -68,11 +68,15 @@ static struct shm_region *lookup_region(struct shm_registry *registry, struct st
     return NULL;
 }
 
+/* Messages that clients compare begin as the reference server's do, but repeat no name or key. */
+
 /* ---- register -------------------------------------------------------------------------------- */
 
 static enum status error_disabled(struct error *err) {
-    return error_set(err, ST_UNSUPPORTED,
-                     "clients cannot share memory with this server (--allow-client-shm)");
+    return error_set(
+        err, ST_UNSUPPORTED,
+        "Client shared memory is disabled: clients cannot share memory with this server "
+        "(--allow-client-shm)");
 }
 
 static struct str skip_slashes(struct str key) {
@@ -117,8 +121,10 @@ static enum status check_size(int fd, const struct v2_shared_memory_region *spec
     }
     if (__builtin_add_overflow(spec->offset, spec->n_bytes, &end) || end > INT64_MAX ||
         end > (uint64_t)info.st_size) {
-        return error_set(err, ST_BAD_SHAPE,
-                         "offset and byte_size exceed the size of the shared memory object");
+        return error_set(
+            err, ST_BAD_SHAPE,
+            "failed to register shared memory region: invalid args: offset and byte_size "
+            "exceed the size of the shared memory object");
     }
     return ST_OK;
 }
@@ -307,7 +313,8 @@ static enum status find_region(struct shm_registry *registry, const char *kind, 
         *out = NULL;
         return error_set(
             err, ST_BAD_SHAPE,
-            "%s %s: shared_memory_offset and shared_memory_byte_size exceed the size of the region",
+            "Invalid offset + byte size for shared memory region: %s %s: shared_memory_offset and "
+            "shared_memory_byte_size exceed the size of the region",
             kind, quote_name(tensor, name));
     }
     return ST_OK;

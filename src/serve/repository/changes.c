@@ -398,10 +398,13 @@ static void run_load(struct repository *repository, struct job *job, struct erro
     if (job->override.directory.path) {
         override_remove(&job->override.directory);
     }
-    bool complete = st == ST_OK || st == ST_IO || st == ST_BAD_FIELD || st == ST_UNKNOWN_MODEL ||
-                    st == ST_UNKNOWN_VERSION;
+    bool complete =
+        st == ST_OK || st == ST_IO || st == ST_UNKNOWN_MODEL || st == ST_UNKNOWN_VERSION;
     if (!complete && job->occasion == LOAD_REQUESTED) {
-        error_prefix(err, "failed to load \"%.*s\"", STR_ARG(job->name));
+        char name[QUOTED_NAME_BYTES]; /* as the reference server's begin: clients compare them */
+        bool files = st == ST_BAD_CONFIG || st == ST_BAD_FIELD;
+        error_prefix(err, "failed to load %s%s", quote_name_single(job->name, name),
+                     files ? ", failed to poll from model repository" : "");
     }
 }
 
@@ -779,6 +782,30 @@ static void on_done(struct worker_msg *msg) {
     change->done(change);
 }
 
+static enum status check_name(struct str name, struct error *err) {
+    char quoted[QUOTED_NAME_BYTES];
+    return model_name_is_valid(name)
+               ? ST_OK
+               : error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
+                           quote_name(name, quoted));
+}
+
+/* These messages begin as the reference server's do: clients compare them. */
+static enum status check_loaded_name(struct str name, struct error *err) {
+    static const char space[] = " \t\n\r\f\v";
+    size_t n_blank = 0;
+    while (n_blank < name.len && memchr(space, name.ptr[n_blank], sizeof(space) - 1)) {
+        n_blank++;
+    }
+    if (n_blank == name.len) {
+        return error_set(err, ST_BAD_REQUEST,
+                         "Model name cannot be empty. Please enter a valid name to deploy.");
+    }
+    return check_name(name, err) == ST_OK
+               ? ST_OK
+               : error_prefix(err, "model name must not contain path traversal characters");
+}
+
 static enum status check_change(const struct repository *repository,
                                 const struct repository_change *change, struct error *err) {
     if (change->action == REPOSITORY_SCAN) {
@@ -786,14 +813,11 @@ static enum status check_change(const struct repository *repository,
     }
     if (repository->model_control_mode != REPOSITORY_EXPLICIT) {
         return error_set(err, ST_NOT_READY,
-                         "models are loaded and unloaded by request only with "
-                         "--model-control-mode explicit");
+                         "explicit model load / unload is not allowed if polling is enabled: "
+                         "only with --model-control-mode explicit");
     }
-    char name[QUOTED_NAME_BYTES];
-    return model_name_is_valid(change->model)
-               ? ST_OK
-               : error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
-                           quote_name(change->model, name));
+    return change->action == REPOSITORY_LOAD ? check_loaded_name(change->model, err)
+                                             : check_name(change->model, err);
 }
 
 void changes_unload(struct repository *repository, struct str name) {

@@ -813,8 +813,10 @@ static enum status find_requested(struct repository *repository, struct str name
     bool there = find_origin(repository, name, out, arena), kept = true;
     if (!there && !has_files) {
         char quoted[QUOTED_NAME_BYTES];
-        return error_set(err, ST_UNKNOWN_MODEL, "failed to load %s: it is in no model repository",
-                         quote_name(name, quoted));
+        return error_set(err, ST_UNKNOWN_MODEL,
+                         "failed to load %s, failed to poll from model repository: model not found "
+                         "in any model repository",
+                         quote_name_single(name, quoted));
     }
     if (there && !out->pinned) {
         lock_acquire(&repository->lock);

@@ -93,45 +93,58 @@ enum status repository_new(const struct repository_options *options, struct repo
 
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
+/* These messages begin as the reference server's do: clients compare them. */
 static enum status error_unknown_model(struct str name, const char *what, struct error *err) {
     char quoted[QUOTED_NAME_BYTES];
-    return error_set(err, ST_UNKNOWN_MODEL, what, quote_name(name, quoted));
+    return error_set(err, ST_UNKNOWN_MODEL, "Request for unknown model: %s %s",
+                     quote_name_single(name, quoted), what);
 }
 
 static enum status error_not_served(struct str name, const struct published_view *view,
                                     struct error *err) {
+    char quoted[QUOTED_NAME_BYTES];
     switch (view->phase) {
     case REPOSITORY_LOADING:
         return error_set(err, ST_NOT_READY, "model \"%.*s\" is still being loaded", STR_ARG(name));
     case REPOSITORY_FAILED:
-        return error_set(err, ST_NOT_READY, "model \"%.*s\" failed to load: %s", STR_ARG(name),
-                         view->reason);
+        return error_set(err, ST_NOT_READY,
+                         "Request for unknown model: %s has no available versions: it failed to "
+                         "load: %s",
+                         quote_name_single(name, quoted), view->reason);
     case REPOSITORY_UNLOADED:
     case REPOSITORY_UNLOADING:
-        return error_unknown_model(name, "model %s is not loaded", err);
+        return error_unknown_model(name, "has no available versions: it is not loaded", err);
     case REPOSITORY_READY: /* never: the model serves nothing */
     case REPOSITORY_UNTOUCHED:
     case REPOSITORY_PHASES:
         break;
     }
-    return error_unknown_model(name, "unknown model %s", err);
+    return error_unknown_model(name, "is not found", err);
 }
 
 /* Distinguishes a version that failed to load from an unknown one. */
 static enum status error_unknown_version(struct str name, const struct published_view *view,
                                          struct str text, uint64_t number, struct error *err) {
+    char served[SERVED_TEXT_BYTES], quoted[QUOTED_NAME_BYTES];
+    quote_name_single(name, quoted);
     for (size_t i = 0; i < view->n_entries; i++) {
         const struct repository_entry *entry = &view->entries[i];
         if (number > 0 && entry->number == number && entry->phase == REPOSITORY_FAILED) {
             return error_set(err, ST_NOT_READY,
-                             "version %" PRIu64 " of model \"%.*s\" failed to load: %s", number,
-                             STR_ARG(name), entry->reason);
+                             "Request for unknown model: %s version %" PRIu64
+                             " is not at ready state: it failed to load: %s",
+                             quoted, number, entry->reason);
+        }
+        if (number > 0 && entry->number == number && entry->phase != REPOSITORY_UNTOUCHED) {
+            return error_set(err, ST_UNKNOWN_VERSION,
+                             "Request for unknown model: %s version %" PRIu64
+                             " is not at ready state; it serves %s",
+                             quoted, number, ready_list_print(view->ready, served));
         }
     }
-    char served[SERVED_TEXT_BYTES];
     return error_set(err, ST_UNKNOWN_VERSION,
-                     "model \"%.*s\" has no version \"%.*s\"; it serves %s", STR_ARG(name),
-                     (int)(text.len > 40 ? 40 : text.len), text.ptr,
+                     "Request for unknown model: %s version %.*s is not found; it serves %s",
+                     quoted, (int)(text.len > 40 ? 40 : text.len), text.ptr,
                      ready_list_print(view->ready, served));
 }
 
@@ -177,7 +190,7 @@ enum status repository_find(struct repository *repository, struct str name, stru
                                    : NULL;
     if (!model_slot) {
         return atomic_load_explicit(&repository->scanned, memory_order_acquire)
-                   ? error_unknown_model(name, "unknown model %s", err)
+                   ? error_unknown_model(name, "is not found", err)
                    : error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
     }
     struct model_version *version = NULL;

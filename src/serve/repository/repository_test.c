@@ -141,7 +141,8 @@ static void repository_find_by_name_and_version(void **state) {
     }
     const char *const unknown[] = {"", "A", "a ", "aa", "../a"};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
-        assert_not_found(&served, unknown[i], NULL, ST_UNKNOWN_MODEL, "unknown model");
+        assert_not_found(&served, unknown[i], NULL, ST_UNKNOWN_MODEL,
+                         "Request for unknown model: '");
     }
     end(&served);
 }
@@ -188,7 +189,7 @@ static void model_version_siblings_lists_served_versions(void **state) {
     assert_int_equal(siblings[1], 5);
     model_version_unref(found);
     assert_not_found(&served, "a", "3", ST_NOT_READY,
-                     "version 3 of model \"a\" failed to load: burnt");
+                     "'a' version 3 is not at ready state: it failed to load: burnt");
     end(&served);
 }
 
@@ -250,7 +251,8 @@ static void repository_failed_model_leaves_others_served(void **state) {
         assert_int_equal(repository_load(served.repository, &served.err), ST_BAD_MODEL);
         assert_non_null(strstr(served.err.text, "1 of 2 models"));
         assert_int_equal(find(&served, "good", NULL), 1);
-        assert_not_found(&served, "x", NULL, ST_NOT_READY, "model \"x\" failed to load");
+        assert_not_found(&served, "x", NULL, ST_NOT_READY,
+                         "'x' has no available versions: it failed to load");
         if (!strstr(served.err.text, row->says)) {
             fail_msg("\"%s\" lacks \"%s\"", served.err.text, row->says);
         }

@@ -194,11 +194,16 @@ bool scheduler_run_again(struct scheduler *scheduler, struct call *call) {
 
 /* ---- queueing -------------------------------------------------------------------------------- */
 
-/* Idle instances: as many queued calls are about to be taken by a thread that is waking up. 0 with
- * sequences, whose calls are bound to an instance. */
-static size_t count_idle_instances(struct model_version *version) {
+/* Idle instances: as many queued calls are about to be taken by a thread that is waking up. 0
+ * while the calls wait for their batch delay, and with sequences, whose calls are bound to an
+ * instance. */
+static size_t count_taken_soon(struct scheduler *scheduler, const struct call *call) {
+    const struct model_version *version = call->run->version;
     size_t n = 0;
-    for (size_t i = 0; i < version->n_instances && !version->scheduler.sequences; i++) {
+    uint64_t until_ns;
+    bool due = !scheduler->sequences &&
+               scheduler_is_due(scheduler, INSTANCE_REQUESTS_MAX, call->queued_ns, &until_ns);
+    for (size_t i = 0; i < version->n_instances && due; i++) {
         n += !atomic_load_explicit(&version->instances[i].busy, memory_order_relaxed);
     }
     return n;
@@ -220,8 +225,7 @@ static bool queue_is_full(struct scheduler *scheduler, const struct call *call, 
         *waiting =
             homeless ? n_backlog_calls : n_with_slot - scheduler->sequences->n_continued_calls;
     }
-    return limit > 0 && *waiting >= limit &&
-           *waiting - limit >= count_idle_instances(call->run->version);
+    return limit > 0 && *waiting >= limit && *waiting - limit >= count_taken_soon(scheduler, call);
 }
 
 static enum status check_queue_size(struct scheduler *scheduler, const struct call *call,
@@ -230,7 +234,8 @@ static enum status check_queue_size(struct scheduler *scheduler, const struct ca
     if (queue_is_full(scheduler, call, &waiting)) {
         char name[QUOTED_NAME_BYTES];
         return error_set(err, ST_QUEUE_FULL,
-                         "the queue of model %s is full: %zu %s already (max_queue_size in its "
+                         "Exceeds maximum queue size: the queue of model %s is full: %zu %s "
+                         "already (max_queue_size in its "
                          "configuration, or --max-queue-size)",
                          quote_name(call->run->version->plan.spec.name, name), waiting,
                          waiting == 1 ? "request waits" : "requests wait");

@@ -516,6 +516,9 @@ enum status trace_model_check(struct repository *repository, struct str model, s
     if (st == ST_OK) {
         model_version_unref(version);
     }
+    if (st == ST_UNKNOWN_MODEL) { /* here the reference server writes it so, and clients compare */
+        return error_set(err, st, "Request for unknown model : %.*s", STR_ARG(model));
+    }
     return st == ST_NOT_READY ? (err->status = ST_BAD_REQUEST) : st;
 }
 

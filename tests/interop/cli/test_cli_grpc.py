@@ -97,7 +97,7 @@ def test_infer_grpc_large_tensor_round_trip(both):
 
 
 @pytest.mark.parametrize("args, code, says", [
-    (("nothing", "-i", "INPUT0=1"), 1, 'NOT_FOUND: unknown model "nothing"'),
+    (("nothing", "-i", "INPUT0=1"), 1, "NOT_FOUND: Request for unknown model: 'nothing' is not found"),
     (("id_fp32", "-i", "INPUT9=1"), 1, 'has no input "INPUT9"'),
     (("id_fp32", "-i", "INPUT0=[1]", "--datatype", "INPUT0=INT8", "--shape", "INPUT0=1"), 1,
      "INVALID_ARGUMENT: input \"INPUT0\": expected datatype FP32"),

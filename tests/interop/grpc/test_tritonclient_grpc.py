@@ -41,9 +41,7 @@ def test_model_ready(client):
     assert client.is_model_ready("id_fp32") is True
     assert client.is_model_ready("id_versions", "2") is True
     for name, version in (("nope", ""), ("id_fp32", "7")):
-        with pytest.raises(InferenceServerException) as caught:
-            client.is_model_ready(name, version)
-        assert caught.value.status() == "StatusCode.NOT_FOUND"
+        assert client.is_model_ready(name, version) is False
 
 
 def test_server_metadata(client):
@@ -186,9 +184,10 @@ def test_infer_error_message(client):
         assert caught.value.status() == f"StatusCode.{status}"
 
 
-def test_cuda_shared_memory_is_unimplemented(client):
+def test_cuda_shared_memory_cannot_be_registered(client):
+    assert not client.get_cuda_shared_memory_status().regions
     with pytest.raises(InferenceServerException) as caught:
-        client.get_cuda_shared_memory_status()
+        client.register_cuda_shared_memory("one", b"x" * 64, 0, 64)
     assert caught.value.status() == "StatusCode.UNIMPLEMENTED"
 
 

@@ -124,7 +124,7 @@ def system_shared_memory(asking):
 
 
 def cuda_shared_memory(asking):
-    asking.client.get_cuda_shared_memory_status()
+    asking.client.register_cuda_shared_memory("region", b"A" * 64, 0, 64)
 
 
 def sequence(asking):

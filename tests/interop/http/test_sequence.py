@@ -179,8 +179,8 @@ def test_sequence_config_json_equals_protobuf(running):
 REFUSED = [
     ("direct", 0, {}, "sequence_id"),
     ("direct", "", {}, "sequence_id"),
-    ("direct", 7, {}, "sequence 7 of model \"direct\" is not open"),
-    ("direct", "seven", {}, "sequence \"seven\" of model"),
+    ("direct", 7, {}, "inference request for sequence 7 to model 'direct' must specify the START flag"),
+    ("direct", "seven", {}, "sequence \"seven\" to model"),
     ("direct", 7, {"end": True}, "sequence_start"),
     ("direct", "x" * 129, {"start": True}, "128 bytes"),
     ("direct_text", 7, {"start": True}, "is a number"),
@@ -198,12 +198,12 @@ def test_request_without_sequence_is_refused(client, model, sequence, flags, wor
 
 def test_sequence_ended_is_not_open(client):
     client.add("oldest", 7, 1, start=True, end=True)
-    with pytest.raises(InferenceServerException, match="not open"):
+    with pytest.raises(InferenceServerException, match="must specify the START flag"):
         client.add("oldest", 7, 1)
 
 
 def test_sequence_request_of_two_rows_is_refused(client):
-    with pytest.raises(InferenceServerException, match="one row; this one has 2"):
+    with pytest.raises(InferenceServerException, match="batch-size 1 .*; this one has 2 rows"):
         client.client.infer("direct", client.inputs("direct", 1, rows=2), sequence_id=7,
                             sequence_start=True)
 
@@ -214,7 +214,7 @@ def test_sequence_request_of_two_rows_is_refused(client):
     ({"sequence_id": True, "sequence_start": True}, "whole number"),
     ({"sequence_id": 1, "sequence_start": 1}, "true or false"),
     ({"sequence_id": 1, "sequence_start": True, "sequence_end": "yes"}, "true or false"),
-    ({}, "must be given"),
+    ({}, "must specify a non-zero"),
 ])
 def test_sequence_parameter_of_wrong_type_is_400(running, parameters, words):
     body = {"inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1]}],

@@ -110,7 +110,7 @@ def test_sequence_queue_timeout_is_refused(client):
     with pytest.raises(InferenceServerException, match="its parameter timeout") as caught:
         client.add("place_one", 2, 70, start=True, timeout=1000)
     assert caught.value.status() in ("503", "StatusCode.UNAVAILABLE")
-    with pytest.raises(InferenceServerException, match="not open"):
+    with pytest.raises(InferenceServerException, match="must specify the START flag"):
         client.add("place_one", 2, 7, end=True)
     assert client.add("place_one", 1, 6, end=True)["SUM"] == 11
 
@@ -151,7 +151,7 @@ def test_sequence_cancel_fails_following_requests(client, model):
     answer = follows.read_answer("POST")
     assert answer.status == 499
     assert "an earlier request of its sequence was cancelled" in json.loads(answer.body)["error"]
-    with pytest.raises(InferenceServerException, match="not open"):
+    with pytest.raises(InferenceServerException, match="must specify the START flag"):
         client.add(model, 1, 1)
     runs.reset()  # the backend sees that nobody waits, and goes on
     assert client.add(model, 1, 4, start=True, end=True)["SUM"] == 4
@@ -222,7 +222,7 @@ def test_sequence_reload_ends_sequences(begin):
             client.add("direct", 1, 6)
         metrics.wait_until(server.address, lambda numbers: numbers["sluice_sequences"] == 0, "no sequence is left")
         client.client.load_model("direct")
-        with pytest.raises(InferenceServerException, match="not open"):
+        with pytest.raises(InferenceServerException, match="must specify the START flag"):
             client.add("direct", 1, 6)
 
 

@@ -80,7 +80,7 @@ def see_its_own(rng, client, name, n):
             result = client.client.infer("later", client.inputs("later", value),
                                          sequence_id=f"{name} {n}", sequence_start=turn == 0)
         except InferenceServerException as why:
-            assert turn > 0 and "not open" in why.message()  # it rested too long
+            assert turn > 0 and "must specify the START flag" in why.message()  # it rested too long
             return
         assert int(result.as_numpy("SUM")[0, 0]) == value
         assert int(result.as_numpy("READY")[0, 0]) == 8

@@ -132,10 +132,10 @@ def test_load_with_wrong_parameters_is_400(live, parameters, says):
 def test_load_of_unknown_model_is_404(live):
     for name in ("nope", "n%20o"):
         answer = post(live, f"/v2/repository/models/{name}/load", b"")
-        assert answer.status == 404 and "it is in no model repository" in json.loads(answer.body)["error"], str(answer)
+        assert answer.status == 404 and "model not found in any model repository" in json.loads(answer.body)["error"], str(answer)
         assert post(live, f"/v2/repository/models/{name}/unload", b"").status == 200
     with triton_grpc.InferenceServerClient(live.grpc_address) as client:
-        with pytest.raises(InferenceServerException, match="it is in no model repository") as caught:
+        with pytest.raises(InferenceServerException, match="model not found in any model repository") as caught:
             client.load_model("nope")
         assert caught.value.status() == "StatusCode.NOT_FOUND"
         client.unload_model("nope")

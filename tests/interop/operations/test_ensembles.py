@@ -191,7 +191,7 @@ def test_optional_inputs_may_be_left_out(start):
     live = start(write)
     assert numpy.array_equal(live.infer("maybe", {"IN": ROW})["OUT"], ROW)
     assert numpy.array_equal(live.infer("maybe", {"IN": ROW, "MORE": ROW})["OUT"], ROW)
-    assert 'missing input "IN"' in live.refusal("maybe", {"MORE": ROW}).message()
+    assert "missing required input(s) ['IN']" in live.refusal("maybe", {"MORE": ROW}).message()
 
 
 def test_reshape_of_ensemble_and_member(start):

@@ -188,7 +188,7 @@ square  version 1  READY
   try     sluice bench {url} square
 """, "")
     assert infer(server, "squar", "--input", "x=1") == (
-        1, "", 'sluice infer: unknown model "squar" (HTTP 404); did you mean "square"? (served: add,'
+        1, "", 'sluice infer: Request for unknown model: \'squar\' is not found (HTTP 404); did you mean "square"? (served: add,'
         " square)\n")
     assert infer(server, "add", "--input", "xx=1,2") == (
         1, "", 'sluice infer: model "add" has no input "xx"; did you mean "x"? (it has: x)\n')
@@ -201,8 +201,8 @@ def test_mistakes_in_requests(models, start_server):
     """What was meant is in the message: a name that the server has, a form that is understood."""
     server = start_server(models, grpc=("127.0.0.1:0",))
     near = '; did you mean "square"? (served: add, square)'
-    for url, says in ((f"http://{server.address}", 'unknown model "squar" (HTTP 404)'),
-                      (f"grpc://{server.grpc_address}", 'NOT_FOUND: unknown model "squar"')):
+    for url, says in ((f"http://{server.address}", "Request for unknown model: 'squar' is not found (HTTP 404)"),
+                      (f"grpc://{server.grpc_address}", "NOT_FOUND: Request for unknown model: 'squar' is not found")):
         for command, flags in (("infer", ["--input", "x=1"]), ("bench", [])):
             done = run(command, url, "squar", *flags)
             assert (done.returncode, done.stderr) == (1, f"sluice {command}: {says}{near}\n")

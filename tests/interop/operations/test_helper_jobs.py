@@ -219,8 +219,8 @@ def test_helper_job_decodes_and_checks_in_one(tmp_path):
         answer = grpc_live.parse_answer(ended.messages()[0])
         assert answer.parameters["x-user"].string_param == "anna"
         assert answer.raw_output_contents[0] == b"\1" * (2 << 20)
-        for message, text in ((bools("none"), 'unknown model "none"'),
-                              (bools("echo", model_version="7"), 'has no version "7"'),
+        for message, text in ((bools("none"), "Request for unknown model: 'none' is not found"),
+                              (bools("echo", model_version="7"), "version 7 is not found"),
                               (bools("none", "FP32"), "inputs[0].contents")):  # decoded before it is looked up
             ended, n_jobs = call(message)
             assert text in ended.text and n_jobs == 1, str(ended)

@@ -271,7 +271,7 @@ def test_load_torn_file_and_missing_model_fail(explicit, repositories):
     assert explicit.state("torn")[1] == "READY"
     shutil.rmtree(explicit.folder / "torn")
     status, error = explicit.post("/v2/repository/models/torn/load")
-    assert status == 404 and "in no model repository" in error["error"]
+    assert status == 404 and "not found in any model repository" in error["error"]
     assert explicit.clients["http"].is_model_ready("torn") is True
     assert explicit.post("/v2/repository/models/torn/unload") == (200, None)
     status, error = explicit.post("/v2/repository/models/torn/load")
@@ -313,7 +313,7 @@ def test_load_path_traversal_file_is_refused(explicit, path):
 
 
 @pytest.mark.parametrize("path, body, status, says", [
-    ("models/nope/load", None, 404, "in no model repository"),
+    ("models/nope/load", None, 404, "not found in any model repository"),
     ("models/b/load", {"parameters": {"config": 3}}, 400, "expected text"),
     ("models/b/load", {"parameters": {"config": ["{}"]}}, 400, "expected text"),
     ("models/b/load", {"parameters": {"config": {"backend": "absent"}, "file:1/x": {}}}, 400, "expected text"),

@@ -70,7 +70,23 @@ enum status grpc_answer_memory_unregister(struct grpc_api *api, struct grpc_call
     return st == ST_OK ? shm_unregister_region(api->options.services.shared, name, err) : st;
 }
 
-/* CUDA shared memory is not supported. */
+/* No region can be registered. Clients ask for the status, and unregister all, before they
+ * begin. */
+enum status grpc_answer_cuda_status(struct grpc_api *api, struct grpc_call *call,
+                                    struct str message, struct buf *out, struct error *err) {
+    struct str name, version;
+    (void)api, (void)out;
+    enum status st = v2_grpc_named_decode(call->arena, message, &name, &version, err);
+    return st == ST_OK && name.len > 0 ? error_set(err, ST_NOT_FOUND, V2_CUDA_MEMORY_NO_REGION)
+                                       : st;
+}
+
+enum status grpc_answer_cuda_unregister(struct grpc_api *api, struct grpc_call *call,
+                                        struct str message, struct buf *out, struct error *err) {
+    (void)api, (void)call, (void)message, (void)out, (void)err;
+    return ST_OK;
+}
+
 enum status grpc_refuse_cuda(struct grpc_api *api, struct grpc_call *call, struct str message,
                              struct buf *out, struct error *err) {
     (void)api, (void)call, (void)message, (void)out;

@@ -25,7 +25,8 @@ enum status grpc_answer_server(struct grpc_api *api, struct grpc_call *call, str
     return v2_grpc_empty_decode(message, err);
 }
 
-/* An unknown model is an error; a model that is still loading is not ready. */
+/* An unknown model or version is not ready, as one that is still loading: the reference server has
+ * no error for it. */
 enum status grpc_answer_model_ready(struct grpc_api *api, struct grpc_call *call,
                                     struct str message, struct buf *out, struct error *err) {
     struct str name, text;
@@ -40,7 +41,8 @@ enum status grpc_answer_model_ready(struct grpc_api *api, struct grpc_call *call
     if (st == ST_OK) {
         model_version_unref(version);
     }
-    return st == ST_NOT_READY ? ST_OK : st;
+    bool unready = st == ST_NOT_READY || st == ST_UNKNOWN_MODEL || st == ST_UNKNOWN_VERSION;
+    return unready ? ST_OK : st;
 }
 
 typedef enum status encode_document(struct repository *repository, struct str model,

@@ -133,8 +133,8 @@ struct str serve_descriptors(void);
 /* management.c: the extensions with which clients change the server. */
 grpc_event_cb grpc_step_index, grpc_step_load, grpc_step_unload;
 grpc_unary_handler grpc_answer_memory_status, grpc_answer_memory_register,
-    grpc_answer_memory_unregister, grpc_refuse_cuda, grpc_answer_log_settings,
-    grpc_answer_trace_setting;
+    grpc_answer_memory_unregister, grpc_answer_cuda_status, grpc_refuse_cuda,
+    grpc_answer_cuda_unregister, grpc_answer_log_settings, grpc_answer_trace_setting;
 
 /* infer.c, infer_stream.c */
 grpc_event_cb grpc_step_infer, grpc_step_infer_stream;

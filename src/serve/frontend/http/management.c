@@ -88,6 +88,26 @@ enum status http_answer_memory_unregister(struct http_api *api, struct http_exch
     return shm_unregister_region(api->services.shared, path->region, err);
 }
 
+/* No region can be registered. Clients ask for the status, and unregister all, before they
+ * begin. */
+enum status http_answer_cuda_status(struct http_api *api, struct http_exchange *exchange,
+                                    const struct v2_path *path, struct buf *out,
+                                    struct error *err) {
+    (void)api, (void)exchange;
+    if (path->region.len > 0) {
+        return error_set(err, ST_NOT_FOUND, V2_CUDA_MEMORY_NO_REGION);
+    }
+    buf_add_str(out, STR("[]"));
+    return ST_OK;
+}
+
+enum status http_answer_cuda_unregister(struct http_api *api, struct http_exchange *exchange,
+                                        const struct v2_path *path, struct buf *out,
+                                        struct error *err) {
+    (void)api, (void)exchange, (void)path, (void)out, (void)err;
+    return ST_OK;
+}
+
 /* ---- the model repository -------------------------------------------------------------------- */
 
 /* The repository makes a change on a thread of its own, and the response is sent when it is done. A

@@ -120,6 +120,7 @@ static enum redirection redirection_of(enum v2_resource resource) {
     case V2_LOAD:
     case V2_MODEL_CONFIG:
     case V2_SHARED_MEMORY_STATUS:
+    case V2_CUDA_MEMORY_STATUS:
         return REDIRECT_READS;
     case V2_MODEL_INFER:
     case V2_GENERATE:
@@ -132,6 +133,7 @@ static enum redirection redirection_of(enum v2_resource resource) {
     case V2_TRACE:
     case V2_SHARED_MEMORY_REGISTER:
     case V2_SHARED_MEMORY_UNREGISTER:
+    case V2_CUDA_MEMORY_UNREGISTER:
     case V2_OTHER:
         break;
     }

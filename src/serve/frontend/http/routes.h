@@ -85,6 +85,8 @@ http_unary_handler http_answer_trace;
  * …[/region/NAME]/unregister. */
 http_unary_handler http_answer_memory_status, http_answer_memory_register,
     http_answer_memory_unregister;
+/* GET /v2/cudasharedmemory[/region/NAME]/status, POST …[/region/NAME]/unregister. */
+http_unary_handler http_answer_cuda_status, http_answer_cuda_unregister;
 
 /* page.c: GET /metrics. */
 void http_metrics_begin(struct http_exchange *exchange);

@@ -296,12 +296,13 @@ enum status sequences_find(struct sequences *all, struct call *call, struct erro
     }
     return error_set(
         err, ST_BAD_SEQUENCE,
-        "sequence %s of model %s is not open: its first request needs sequence_start; "
+        "inference request for sequence %s to model %s must specify the START flag on the first "
+        "request of the sequence (sequence_start); "
         "it is closed by sequence_end, after max_sequence_idle_microseconds (%llu) without "
         "a request, when one of its requests is dropped from the queue, and when the "
         "model is loaded again",
         sequence_id_print(&call->run->sequence_params.id, id),
-        quote_name(call->run->version->plan.spec.name, name),
+        quote_name_single(call->run->version->plan.spec.name, name),
         (unsigned long long)(all->idle_ns / NS_PER_US));
 }
 

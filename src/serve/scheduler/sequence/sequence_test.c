@@ -342,7 +342,8 @@ static void sequence_idle_timeout_closes_sequence(void **state) {
     assert_int_equal(n_open(&rig), 1);
     rig_run(&rig, go_on_after_too_long, 1);
     assert_statuses(&rig, statuses, 3);
-    assert_non_null(strstr(rig.calls[2].error.text, "sequence 1 of model \"m\" is not open"));
+    assert_non_null(
+        strstr(rig.calls[2].error.text, "for sequence 1 to model 'm' must specify the START"));
     assert_non_null(strstr(rig.calls[2].error.text, "max_sequence_idle_microseconds (5000"));
     assert_int_equal(n_open(&rig), 0);
     end(&rig);

@@ -154,7 +154,7 @@ static const struct failure failures[] = {
     {{.batch_size = 1, .inputs = unknown, .n_inputs = 1}, "\"z\""},
     {{.batch_size = 1, .inputs = wide, .n_inputs = 1}, "[1,5]"},
     {{.batch_size = 1, .inputs = whole_numbers, .n_inputs = 1}, "INT32"},
-    {{.batch_size = 1, .n_inputs = 0}, "\"x\""},
+    {{.batch_size = 1, .n_inputs = 0}, "['x']"},
     {{.batch_size = RIG_ROWS_MAX + 1, .inputs = zeros, .n_inputs = 1}, "the model takes 8"},
     {{.batch_size = 1, .inputs = too_many, .n_inputs = 1}, "too many elements"},
     {{.batch_size = 1, .inputs = too_large, .n_inputs = 1}, "1 GiB"},
