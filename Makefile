@@ -23,7 +23,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan examples demo demo-pick soak delays storm clang valgrind asan \
-	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-llm-d test-setup packages packages-test image-test install clean help build-tests build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-triton-qa test-llm-d test-setup packages packages-test image-test install clean help build-tests build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
@@ -200,6 +200,9 @@ test-onnxruntime: build-tests ## release: one build of the backend with ONNX Run
 
 test-llm-d: build-tests ## rare: beside a built llm-d-router and its sidecar, and on checkouts: tools/test-llm-d has the variables
 	@tools/test-llm-d $(BUILD)
+
+test-triton-qa: all ## rare: Triton's own tests and example clients, of checkouts: tools/test-triton-qa has the variables
+	@tools/test-triton-qa $(BUILD)
 
 test-triton: build-tests ## rare: the examples of the client library, and bench/peers, against a real Triton (x86-64)
 	@tools/test-triton $(BUILD)

@@ -1,0 +1,82 @@
+"""Values: inference of models of all datatypes and shapes, over HTTP and gRPC, with and without shared memory."""
+from plan import NotRun, Run
+from suites.common import (PYTHON, SERVE, SHARED, custom_zero, in_place_of_python, made, stand_in, with_ensembles)
+
+ENSEMBLES_OF_ONNX = (
+    'wrong_label_int32_float32_float32', 'label_override_int32_float32_float32', 'mix_type_int32_float32_float32',
+    'batch_to_nobatch_float32_float32_float32', 'batch_to_nobatch_nobatch_float32_float32_float32',
+    'nobatch_to_batch_float32_float32_float32', 'nobatch_to_batch_nobatch_float32_float32_float32',
+    'mix_nobatch_batch_float32_float32_float32')
+
+
+def infer_models(place):
+    models = with_ensembles(place, 'qa_model_repository')
+    for name in ENSEMBLES_OF_ONNX:
+        models.add(place.qa / 'ensemble_models' / name, version_dir=True)
+    custom_zero(models, batch=8)
+    models.add(place.qa / 'custom_models' / 'custom_zero_1_float32', 'custom_nobatch_zero_1_float32', version_dir=True)
+    models.append('custom_nobatch_zero_1_float32', 'name: "custom_nobatch_zero_1_float32"')
+    models.edit('custom_nobatch_zero_1_float32', 'max_batch_size: 1', 'max_batch_size: 0')
+    models.edit('custom_nobatch_zero_1_float32', r'dims: \[ 1 \]', 'dims: [ -1, -1 ]')
+
+
+def reshape_models(place):
+    models = with_ensembles(place, 'qa_reshape_model_repository')
+    for name in ('nobatch_zero_3_float32', 'nobatch_zero_4_float32', 'zero_1_float32', 'zero_2_float32', 'zero_3_float32',
+                 'zero_4_float32', 'nobatch_zero_1_int32', 'nobatch_zero_2_int32', 'nobatch_zero_3_int32', 'zero_1_int32',
+                 'zero_2_int32', 'zero_3_int32'):
+        models.add(models.folder / f'onnx_{name}', f'custom_{name}')
+        for path in (models.folder / f'custom_{name}' / '1').iterdir():
+            path.unlink()
+        models.edit(f'custom_{name}', r'(?m)^platform:.*$', 'backend: "identity"')
+    libtorch(models, 'qa_reshape_model_repository')
+
+
+def libtorch(models, repository):
+    """Stand-ins for models of LibTorch, which these tests run without being asked to."""
+    for source in sorted((models.place.data / repository).glob('onnx_*')):
+        if 'bf16' not in source.name:
+            stand_in(models, 'libtorch', source.name.removeprefix('onnx_'), repository)
+
+
+def variable_models(place):
+    libtorch(with_ensembles(place, 'qa_variable_model_repository'), 'qa_variable_model_repository')
+
+
+def scalar_models(place):
+    place.repository().add_all('qa_scalar_models')
+
+
+def string_models(place):
+    models = place.repository()
+    models.add(made(place, 'onnx_zero_1_object', 'qa_identity_model_repository'))
+    in_place_of_python(models, place.qa / 'python_models' / 'string_identity')
+    models.edit('string_identity', r'\[ 1 \]', '[ 8 ]')
+
+
+def large_models(place):
+    models = place.repository()
+    models.add(made(place, 'onnx_nobatch_zero_1_float32', 'qa_identity_model_repository'))
+
+
+ONNX = {'BACKENDS': 'onnx', 'TRITON_SERVER_CPU_ONLY': '1'}
+
+SUITES = [
+    Run('L0_infer', 'infer_test.py', infer_models, SERVE, env=ONNX),
+    Run('L0_infer', 'infer_test.py', infer_models, [*SERVE, '--allow-client-shm=true'], label='shm', env={**ONNX, **SHARED}),
+    Run('L0_infer_zero', 'infer_zero_test.py', lambda place: with_ensembles(place, 'qa_identity_model_repository'), SERVE,
+        env=ONNX),
+    *[run for suite, file, models in [
+        ('L0_infer_reshape', 'infer_reshape_test.py', reshape_models),
+        ('L0_infer_variable', 'infer_variable_test.py', variable_models),
+    ] for run in [
+        Run(suite, file, models, SERVE, env=ONNX),
+        Run(suite, file, models, [*SERVE, '--allow-client-shm=true'], label='shm', env={**ONNX, **SHARED}),
+    ]],
+    Run('L0_scalar_io', 'scalar_test.py', scalar_models, SERVE),
+    Run('L0_string_io', 'string_client_test.py', string_models, SERVE),
+    Run('L0_large_payload', 'large_payload_test.py', large_models, SERVE, cases=['LargePayLoadTest.test_onnx']),
+    NotRun('L0_large_payload', 3, 'models of LibTorch, TensorRT and Python'),
+    NotRun('L0_custom_ops', 3, 'operators of LibTorch, and a library that the build of ONNX Runtime makes for its own tests'),
+    NotRun('L0_nullchar_string', 2, PYTHON),
+]
