@@ -160,6 +160,9 @@ def test_load_configuration_as_object_equals_text(live):
         assert answer.status == 200, str(answer)
         loaded = json.loads(http1.request(live.address, "GET", "/v2/models/c/config").body)
         assert loaded == config | {"max_batch_size": size}
+    as_text = json.dumps({"parameters": {"config": json.dumps(config | {"max_batch_size": "6"})}})
+    assert post(live, path, as_text.encode()).status == 200  # as protobuf's JSON may have numbers
+    assert json.loads(http1.request(live.address, "GET", "/v2/models/c/config").body)["max_batch_size"] == 6
     given = {"config": CONFIG | {"input": [{"name": "INPUT0", "data_type": "TYPE_BOOL", "dims": [1]}],
                                  "output": [{"name": "OUTPUT0", "data_type": "TYPE_BOOL", "dims": [1]}]},
              "file:7/weights": FILE}

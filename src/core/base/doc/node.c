@@ -4,6 +4,7 @@
 
 #include "core/base/doc/build.h"
 #include "core/base/doc/doc.h"
+#include "core/base/num.h"
 #include "core/base/suggest.h"
 
 enum { PATH_BYTES = 200 };
@@ -179,6 +180,13 @@ enum status doc_read_bool(const struct doc_node *node, bool *out, struct error *
 enum status doc_read_i64(const struct doc_node *node, int64_t min, int64_t max, int64_t *out,
                          struct error *err) {
     if (!node->val || json_get_i64(node->val, min, max, out)) {
+        return ST_OK;
+    }
+    /* JSON of protobuf messages writes 64-bit numbers as strings, and lets others be. */
+    int64_t number;
+    if (node->doc->format == DOC_JSON && doc_is_text(node) &&
+        num_parse_i64(json_str(node->val), &number) && number >= min && number <= max) {
+        *out = number;
         return ST_OK;
     }
     char what[100];

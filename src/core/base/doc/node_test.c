@@ -232,6 +232,26 @@ static void doc_read_returns_values(void **state) {
     doc_free(doc);
 }
 
+static void doc_whole_number_in_json_may_be_a_string(void **state) {
+    static const char *const texts[] = {"16", "-3", "17", "", "1e1", " 5", "5.0", "0x5", "x"};
+    struct error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        for (int format = DOC_PBTXT; format <= DOC_JSON; format++) {
+            bool is_json = format == DOC_JSON;
+            char text[64];
+            snprintf(text, sizeof(text), is_json ? "{\"n\": \"%s\"}" : "n: \"%s\"", texts[i]);
+            struct doc *doc = parse((enum doc_format)format, text);
+            struct doc_node root = doc_root(doc), node = doc_get(&root, "n");
+            int64_t whole = 5;
+            bool good = doc_read_i64(&node, -3, 16, &whole, &err) == ST_OK;
+            assert_int_equal(good, is_json && i < 2);
+            assert_int_equal(whole, !good ? 5 : i == 0 ? 16 : -3);
+            doc_free(doc);
+        }
+    }
+}
+
 static void doc_error_names_line_and_path(void **state) {
     struct doc *doc = parse(DOC_PBTXT, "input [\n {\n},\n {\n dims: [1,\n'x']\n}\n]\nname: 'm'");
     struct error err;
@@ -373,6 +393,7 @@ int main(void) {
         cmocka_unit_test(doc_next_visits_elements_and_members),
         cmocka_unit_test(doc_read_checks_type_and_range),
         cmocka_unit_test(doc_read_returns_values),
+        cmocka_unit_test(doc_whole_number_in_json_may_be_a_string),
         cmocka_unit_test(doc_error_names_line_and_path),
         cmocka_unit_test(doc_error_long_path_is_truncated),
         cmocka_unit_test(doc_reject_unknown_suggests_name),
