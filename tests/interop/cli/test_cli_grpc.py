@@ -119,8 +119,14 @@ def test_infer_grpc_errors(both, args, code, says):
     assert any(text in done.stderr.decode() for text in says.split("|")), done.stderr
 
 
-def test_infer_grpc_wrong_server_is_reported(both):
+def test_infer_grpc_at_the_address_of_http(both):
     done = both.run(f"grpc://{both.http[7:]}", "id_fp32", "-i", "INPUT0=[1]")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_infer_grpc_wrong_server_is_reported(both, start_server, repositories):
+    alone = start_server("--model-repository", repositories("default"), "--grpc-on-http", "false")
+    done = both.run(f"grpc://{alone.address}", "id_fp32", "-i", "INPUT0=[1]")
     assert done.returncode == 1 and b"HTTP/1.1" in done.stderr
     done = both.run("grpc://127.0.0.1:1", "id_fp32", "-i", "INPUT0=[1]")
     assert done.returncode == 1 and b"no connection to 127.0.0.1:1: Connection refused" in done.stderr
