@@ -167,7 +167,8 @@ static const struct {
     {"--tls-cipher-suites A,B", BECOMES, DEFAULTS " --grpc-tls-suites=A,B"},
     {"--endpoint-data-parallel-size 1", BECOMES, DEFAULTS},
     {"--endpoint-data-parallel-size=8", IS_REFUSED,
-     "--endpoint-data-parallel-size: not supported: endpoints are addresses"},
+     "--endpoint-data-parallel-size: not supported: an endpoint is an address, so ranks that "
+     "share a port are not told apart"},
     {"--endpoint-selector app=a,b --endpoint-target-ports 1,2", BECOMES,
      DEFAULTS " --pod-ports=1,2 --kube --pod-selector=app=a,b"},
     {"--endpoint-target-ports 1,2", BECOMES, DEFAULTS " --pod-ports=1,2"},
