@@ -50,7 +50,9 @@ static struct plugin_times_row *get_row(struct plugin_times *times, enum plugin_
         n < PLUGIN_TIMES_MAX_ROWS ? calloc(1, sizeof(*row) + name.len) : NULL;
     if (row) {
         char *copy = (char *)(row + 1);
-        memcpy(copy, name.ptr, name.len);
+        if (name.len > 0) {
+            memcpy(copy, name.ptr, name.len);
+        }
         row->point = point;
         row->type = type;
         row->name = str_make(copy, name.len);
