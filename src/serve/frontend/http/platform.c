@@ -87,7 +87,7 @@ static enum status route_inference(const struct http_api *api, struct http_excha
                                    struct error *err) {
     const char *what = api->platform->inference;
     struct buf path;
-    struct str model;
+    struct str model = STR("");
     enum status st = find_model(api, &model, err);
     if (st != ST_OK) {
         return st;
