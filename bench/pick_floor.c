@@ -48,8 +48,7 @@ static void answer(struct grpc_call *call, struct grpc_message *message) {
     struct error err;
     if (tag == TAG_HEADERS) {
         grpc_send(call, headers.pieces, headers.n_pieces, NULL, NULL);
-    } else if (tag == TAG_BODY &&
-               ext_proc_request_decode(message->data, &request, &err) == ST_OK &&
+    } else if (tag == TAG_BODY && ext_proc_request_decode(message->data, &request, &err) == ST_OK &&
                request.body.len > 0) {
         pass_on(call, message, request.body);
         return;
