@@ -96,6 +96,7 @@ enum status backend_check(const sluice_backend *backend, struct str name, struct
 struct installed_backend {
     struct str name;
     struct str path; /* of the file; empty until it is tried */
+    bool is_in_directory;
     bool tried;
     const sluice_backend *backend; /* NULL: loading failed */
     struct error error;
@@ -151,8 +152,15 @@ static bool add_file(struct backends *backends, struct str file) {
     }
     struct str name =
         str_make(file.ptr + file_prefix.len, file.len - file_prefix.len - file_suffix.len);
-    return !backend_name_is_valid(name) || find_installed(backends, name) ||
-           add_installed(backends, name);
+    if (!backend_name_is_valid(name)) {
+        return true;
+    }
+    struct installed_backend *item = find_installed(backends, name);
+    item = item ? item : add_installed(backends, name);
+    if (item) {
+        item->is_in_directory = true;
+    }
+    return item != NULL;
 }
 
 static bool add_builtin(struct backends *backends, const sluice_backend *backend) {
@@ -172,9 +180,11 @@ static bool build_name_list(struct backends *backends, int reason) {
     struct buf list;
     buf_init(&list, backends->arena, 64);
     for (size_t i = 0; i < backends->n; i++) {
-        buf_printf(&list, "%s%s", i > 0 ? ", " : "", backends->items[i].name.ptr);
+        if (backends->items[i].is_in_directory) {
+            buf_printf(&list, "%s%s", list.len > 0 ? ", " : "", backends->items[i].name.ptr);
+        }
     }
-    if (backends->n == 0) {
+    if (list.len == 0) {
         buf_printf(&list, "none");
     }
     if (reason != 0) {

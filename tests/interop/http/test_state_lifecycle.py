@@ -193,7 +193,7 @@ def test_state_reload_while_sequences_run(begin):
                     try:
                         said = client.add("oldest", number, turn, start=turn == 0, end=turn == 9)
                     except InferenceServerException as why:
-                        assert "not open" in why.message() or "being stopped" in why.message(), why.message()
+                        assert "START flag" in why.message() or "being stopped" in why.message(), why.message()
                         break
                     total += turn
                     assert said == [total, max(turn - 1, 0)]

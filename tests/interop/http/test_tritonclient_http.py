@@ -222,13 +222,6 @@ def test_async_infer_error(client):
         promise.get_result()
 
 
-def test_cuda_shared_memory_is_501(client):
-    with pytest.raises(InferenceServerException) as caught:
-        client.get_cuda_shared_memory_status()
-    assert caught.value.status() == "501"
-    assert "exception occurred" not in caught.value.message()
-
-
 def test_infer_unregistered_region_is_404(client):
     made = triton.InferInput("INPUT0", [1], "FP32")
     made.set_shared_memory("region", 4)

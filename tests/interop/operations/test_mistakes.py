@@ -116,7 +116,7 @@ ROWS = [
               "have (ONNX Runtime 1.31.1)"),
     ("custom.onnx", 1,
      FAILED + "custom: custom.onnx needs the operator Add of the domain com.example, which ONNX Runtime"
-              " (VERSION) does not have: custom operators are not supported"),
+              " (VERSION) does not have: name its library in config.pbtxt (model_operations)"),
     ("type.onnx", 1,
      FAILED + "type: type.onnx has a tensor of element type 99, which ONNX does not define: the file is"
               " damaged, or newer than this ONNX Runtime"),
