@@ -166,7 +166,7 @@ def test_grpc_tls(tmp_path, start_server):
     live = start_server("--model-repository", MODELS, "--grpc-tls-cert", pki.server_files[0],
                         "--grpc-tls-key", pki.server_files[1], "--grpc-tls-client-ca", pki.client_ca,
                         "--http-tls-cert", pki.server_files[0], "--http-tls-key", pki.server_files[1],
-                        listen=("http://127.0.0.1:0", "https://127.0.0.1:0"), grpc=("grpcs://127.0.0.1:0",))
+                        "--grpc-on-http", "false", listen=("http://127.0.0.1:0", "https://127.0.0.1:0"), grpc=("grpcs://127.0.0.1:0",))
     port = live.grpc_addresses[0].rsplit(":", 1)[1]
     plain, with_http = [f"localhost:{address.rsplit(':', 1)[1]}" for address in live.addresses]
     url, good = f"grpcs://localhost:{port}", (pki.ca, "-", *pki.client_files)
@@ -285,5 +285,6 @@ def test_no_grpc_server():
     assert "Connection refused" in fails("http_model", f"grpc://127.0.0.1:{port}", "text")
 
 
-def test_http_server_is_told_apart(live):
-    assert "HTTP/1.1" in fails("http_model", f"grpc://{live.address}", "text")
+def test_http_server_is_told_apart(start_server):
+    alone = start_server("--model-repository", MODELS, "--grpc-on-http", "false")
+    assert "HTTP/1.1" in fails("http_model", f"grpc://{alone.address}", "text")

@@ -100,7 +100,7 @@ def test_grpcurl_streams(live):
 def test_grpcurl_errors(live):
     done = grpcurl(live.tcp, text='{"model_name": "nope"}', path=[f"{SERVICE}/ModelInfer"])
     assert done.returncode != 0 and "Code: NotFound" in done.stderr and "nope" in done.stderr
-    done = grpcurl(live.tcp, text="{}", path=[f"{SERVICE}/CudaSharedMemoryStatus"])
+    done = grpcurl(live.tcp, text='{"name": "one"}', path=[f"{SERVICE}/CudaSharedMemoryRegister"])
     assert done.returncode != 0 and "Code: Unimplemented" in done.stderr
     done = grpcurl(live.tcp, "-max-time", "0.1", text=json.dumps({**ASKED, "modelName": "id_slowest"}),
                    path=[f"{SERVICE}/ModelInfer"])

@@ -120,7 +120,7 @@ def test_state_start_gives_first_value(client, model):
     assert client.add(model, 7, 5) == [10, 5]
     assert client.add(model, 7, 1, start=True) == [1, 0]
     assert client.add(model, 7, 1, end=True) == [2, 1]
-    with pytest.raises(InferenceServerException, match="not open"):
+    with pytest.raises(InferenceServerException, match="must specify the START flag"):
         client.add(model, 7, 1)
     assert client.add(model, 7, 3, start=True, end=True) == [3, 0]
 

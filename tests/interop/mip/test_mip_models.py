@@ -192,7 +192,7 @@ def test_start_invalid_listener_fails(repositories, flag, words):
 def test_infer_missing_version_is_internal_error(start_server, repositories):
     """It is not known before the models are loaded."""
     models = repositories("onnx-only")
-    assert "has no version \"7\"" in check("--model-repository", models, "--mip",
+    assert "'onnx_add' version 7 is not found" in check("--model-repository", models, "--mip",
                                            "tcp://127.0.0.1:9=onnx_add:7", code=1)
     running = start_server("--model-repository", models, "--mip", "tcp://127.0.0.1:0=onnx_add:7")
     running.expect_error("MIP listener without a model to serve")

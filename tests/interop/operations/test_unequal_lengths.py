@@ -232,7 +232,7 @@ def test_padded_request_alone_and_its_outputs_by_name(running, protocol):
         result = client.infer("encoder", arrays, outputs=outputs)
         assert result.as_numpy("states").shape == (1, 3, unequal.WIDTH)
         assert result.as_numpy("weights") is None
-        with pytest.raises(InferenceServerException, match="missing input \"ids\""):
+        with pytest.raises(InferenceServerException, match="missing required input\\(s\\) \\['ids'\\]"):
             client.infer("encoder", {"mask": row_of(1)})
 
 
