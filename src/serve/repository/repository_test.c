@@ -224,7 +224,7 @@ static const struct failing failings[] = {
     {{"r/x/1/model.fake", "instance_group { count: 3 }", ""}, "instance 2: no third one"},
     {{"r/x/1/model.fake", "backend: \"nonesuch\"", ""}, "no backend nonesuch is installed"},
     {{"r/x/1/model.fake", "platform: \"tensorrt_plan\"", ""}, "installed: none"},
-    {{"r/x/1/model.onnx", NULL, ""}, "no file that one of the installed backends (fake)"},
+    {{"r/x/1/model.onnx", NULL, ""}, "no file that one of the installed backends (none)"},
     {{"r/x/1/model.onnx", "backend: \"fake\"", ""}, "r/x/1/model.fake: No such file"},
     {{"r/x/1/model.fake", "default_model_filename: \"b.fake\"", ""}, "r/x/1/b.fake: No such file"},
     {{"r/x/1/model.fake", "input { name: \"q\" }", ""}, "no input of that name; it has \"x\""},
