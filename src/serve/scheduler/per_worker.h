@@ -57,6 +57,18 @@ static inline struct per_worker *per_worker_first(struct per_worker_table *table
     return atomic_load_explicit(&table->slots[slot], memory_order_acquire);
 }
 
+/* Iterates over the entries of all workers: `entry` is NULL and `*slot` 0 at first. Returns: NULL
+ * after the last. Thread: any. */
+static inline const struct per_worker *per_worker_next(struct per_worker_table *table,
+                                                       const struct per_worker *entry,
+                                                       size_t *slot) {
+    entry = entry ? entry->next : NULL;
+    while (!entry && *slot < PER_WORKER_SLOTS) {
+        entry = per_worker_first(table, (*slot)++);
+    }
+    return entry;
+}
+
 /* Frees all entries, which are on the heap and no longer used. */
 static inline void per_worker_table_fini(struct per_worker_table *table) {
     for (size_t i = 0; i < PER_WORKER_SLOTS; i++) {

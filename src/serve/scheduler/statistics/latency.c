@@ -149,16 +149,20 @@ void latency_count_lookup(struct latency *latency, const struct call *call, bool
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* As per_worker_next. */
+static const struct latency_shard *next_shard(struct latency *latency,
+                                              const struct latency_shard *shard, size_t *slot) {
+    return (const struct latency_shard *)per_worker_next(&latency->shards,
+                                                         shard ? &shard->per_worker : NULL, slot);
+}
+
 const struct metric_scale *model_version_first_responses(struct model_version *version,
                                                          uint64_t *out) {
     struct latency *latency = &version->statistics.latency;
-    for (size_t i = 0; i < PER_WORKER_SLOTS; i++) {
-        const struct per_worker *one = per_worker_first(&latency->shards, i);
-        for (; one; one = one->next) {
-            const struct latency_shard *shard = (const struct latency_shard *)one;
-            if (shard->first_response) {
-                metric_scale_read(&latency->first_response, shard->first_response, out);
-            }
+    const struct latency_shard *shard = NULL;
+    for (size_t slot = 0; (shard = next_shard(latency, shard, &slot));) {
+        if (shard->first_response) {
+            metric_scale_read(&latency->first_response, shard->first_response, out);
         }
     }
     return &latency->first_response;
@@ -178,13 +182,10 @@ void model_version_latencies(struct model_version *version, enum latency_kind ki
                              uint64_t *counts) {
     struct latency *latency = &version->statistics.latency;
     uint64_t now = now_ns / WINDOW_NS + 1;
-    for (size_t i = 0; i < PER_WORKER_SLOTS; i++) {
-        const struct per_worker *one = per_worker_first(&latency->shards, i);
-        for (; one; one = one->next) {
-            const struct latency_shard *shard = (const struct latency_shard *)one;
-            for (size_t j = 0; shard->summaries && j < LATENCY_WINDOWS; j++) {
-                read_window(&shard->summaries[kind].windows[j], now, counts);
-            }
+    const struct latency_shard *shard = NULL;
+    for (size_t slot = 0; (shard = next_shard(latency, shard, &slot));) {
+        for (size_t i = 0; shard->summaries && i < LATENCY_WINDOWS; i++) {
+            read_window(&shard->summaries[kind].windows[i], now, counts);
         }
     }
 }

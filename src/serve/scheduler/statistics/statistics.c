@@ -358,15 +358,12 @@ static void read_shard(const struct statistics_shard *shard, struct model_statis
     }
 }
 
-/* Iterates over the shards: `*slot` is 0 at first. Returns: NULL after the last. */
+/* As per_worker_next. */
 static const struct statistics_shard *next_shard(struct statistics *statistics,
                                                  const struct statistics_shard *shard,
                                                  size_t *slot) {
-    const struct per_worker *next = shard ? shard->per_worker.next : NULL;
-    while (!next && *slot < PER_WORKER_SLOTS) {
-        next = per_worker_first(&statistics->shards, (*slot)++);
-    }
-    return (const struct statistics_shard *)next;
+    return (const struct statistics_shard *)per_worker_next(
+        &statistics->shards, shard ? &shard->per_worker : NULL, slot);
 }
 
 static void read_requests(struct statistics *statistics, struct model_statistics *out) {
