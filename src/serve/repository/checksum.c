@@ -8,14 +8,9 @@
 
 #include <openssl/evp.h>
 
-enum { PIECE_BYTES = 1 << 20, TEXT_BYTES = 2 * EVP_MAX_MD_SIZE + 1 };
+#include "core/base/hex.h"
 
-static void print_digest(const unsigned char *digest, unsigned n, char out[TEXT_BYTES]) {
-    out[0] = '\0';
-    for (unsigned i = 0; i < n; i++) {
-        snprintf(out + 2 * (size_t)i, 3, "%02x", digest[i]);
-    }
-}
+enum { PIECE_BYTES = 1 << 20, TEXT_BYTES = 2 * EVP_MAX_MD_SIZE + 1 };
 
 static bool is_cancelled(const atomic_bool *cancelled) {
     return cancelled && atomic_load_explicit(cancelled, memory_order_relaxed);
@@ -48,7 +43,8 @@ static enum status digest_read(struct digest *digest, FILE *file, const char *pa
     if (!ok || EVP_DigestFinal_ex(digest->context, bytes, &n_bytes) != 1) {
         return error_set(err, ST_BAD_MODEL, "%s: its MD5 digest could not be computed", path);
     }
-    print_digest(bytes, n_bytes, out);
+    hex_encode_lower(bytes, n_bytes, out);
+    out[2 * (size_t)n_bytes] = '\0';
     return ST_OK;
 }
 
