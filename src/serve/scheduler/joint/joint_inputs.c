@@ -2,6 +2,7 @@
  * memory is taken. Then each input is written by its layout. */
 #include "serve/scheduler/joint/joint_inputs.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,12 +10,19 @@
 
 enum { JOINT_ALIGNMENT = 64 };
 
-const sluice_input *joint_input_find(const sluice_request *request, uint32_t index) {
-    size_t i = 0;
-    while (request->inputs[i].index != index) {
-        i++;
+static const sluice_input *find_input(const sluice_input *inputs, size_t n, uint32_t index) {
+    for (size_t i = 0; i < n; i++) {
+        if (inputs[i].index == index) {
+            return &inputs[i];
+        }
     }
-    return &request->inputs[i];
+    return NULL;
+}
+
+const sluice_input *joint_input_find(const sluice_request *request, uint32_t index) {
+    const sluice_input *input = find_input(request->inputs, request->n_inputs, index);
+    assert(input);
+    return input;
 }
 
 size_t joint_free_dim(struct shape shape, size_t k) {
@@ -64,15 +72,6 @@ static bool describe_fill(struct arena *arena, const struct layout_input *layout
     out->dims = dims;
     out->rank = layout->shape.rank;
     return size_of(input_shape(out), out->datatype, &out->n_bytes);
-}
-
-static const sluice_input *find_input(const sluice_input *inputs, size_t n, uint32_t index) {
-    for (size_t i = 0; i < n; i++) {
-        if (inputs[i].index == index) {
-            return &inputs[i];
-        }
-    }
-    return NULL;
 }
 
 static void insert_input(sluice_input *inputs, size_t *n, const sluice_input *input) {
