@@ -270,9 +270,9 @@ def test_circle_of_ensembles_is_found(explicit):
 def test_one_broken_ensemble_serves_the_others_at_start(start):
     def write(folder):
         write_models(folder)
-        write_ensemble(folder, "bad", ensemble(ENDS, step("nobody", *IN_OUT)))
+        write_ensemble(folder, "bad", ensemble(ENDS, step("absent", *IN_OUT)))
 
     live = start(write, "--strict-readiness", "false")
     live.server.expect_error("model failed to load")
-    assert good(live) and 'unknown model "nobody"' in live.index("bad")[1]
+    assert good(live) and 'unknown model "absent"' in live.index("bad")[1]
     assert http1.request(live.server.address, "GET", "/v2/models/bad/ready").status != 200

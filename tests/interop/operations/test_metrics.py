@@ -59,7 +59,7 @@ class Page:
 
 @pytest.fixture
 def fresh(start_server, repositories):
-    """A server that nobody has asked yet, with a listener for operators, all protocols and all metrics."""
+    """A server without any request so far, with a listener for operators, all protocols and all metrics."""
     return start_server("--model-repository", repositories("default"), "--max-queue-size", "2",
                         "--metrics-config", "histogram_latencies=true", "--metrics-config", "summary_latencies=true",
                         "--mip", "tcp://127.0.0.1:0=id_string", metrics_at="127.0.0.1:0",

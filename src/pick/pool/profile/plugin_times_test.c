@@ -16,7 +16,7 @@
 
 static const struct profile_step FILTERS[] = {
     {.plugin = &plugin_decode_filter, .name = STR("decode-filter")}};
-static const struct profile_step NOBODY[] = {
+static const struct profile_step ENCODE_FILTERS[] = {
     {.plugin = &plugin_encode_filter, .name = STR("encode-filter")}};
 static const struct profile_step SCORERS[] = {
     {.plugin = &plugin_queue_scorer, .weight = 1, .name = STR("one")},
@@ -96,7 +96,7 @@ static void plugin_times_first_run_of_each_interval_is_measured(void **state) {
 
 /* Of plugins that did not run there is no time. */
 static void plugin_times_scorers_after_a_filter_that_leaves_none_have_no_row(void **state) {
-    static const struct profile profile = PROFILE(NOBODY);
+    static const struct profile profile = PROFILE(ENCODE_FILTERS);
     struct fixture fixture;
     (void)state;
     open_pool(&fixture, 3, &profile);
