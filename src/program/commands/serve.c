@@ -82,6 +82,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .op_library_dirs = settings->op_library_dirs.items,
         .n_op_library_dirs = settings->op_library_dirs.n,
         .gpu_models_on_cpu = settings->gpu_models_on_cpu,
+        .host_policies = &settings->policies,
         .default_max_batch_size = settings->default_max_batch_size,
         .max_queue_size = settings->max_queue_size,
         .latencies = &settings->latencies,

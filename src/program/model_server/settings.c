@@ -233,6 +233,13 @@ static enum status read_backend_configs(struct serve_settings *out, struct arena
     return ST_OK;
 }
 
+static enum status read_host_policies(struct serve_settings *out, struct arena *arena,
+                                      struct error *err) {
+    enum status st = host_policies_parse(out->host_policies.items, out->host_policies.n, arena,
+                                         &out->policies, err);
+    return st == ST_OK ? st : error_prefix(err, "--host-policy");
+}
+
 /* Metadata of gRPC has Triton's prefix. */
 static enum status read_restrictions(struct serve_settings *out, struct arena *arena,
                                      struct error *err) {
@@ -395,7 +402,8 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
             ST_OK ||
         check_patterns(out, err) != ST_OK || read_platform(out, err) != ST_OK ||
         read_metrics_config(out, err) != ST_OK || read_restrictions(out, arena, err) != ST_OK ||
-        read_backend_configs(out, arena, err) != ST_OK) {
+        read_backend_configs(out, arena, err) != ST_OK ||
+        read_host_policies(out, arena, err) != ST_OK) {
         return err->status;
     }
     for (size_t i = 0; i < out->cache_config.n; i++) {

@@ -8,6 +8,7 @@
 
 #include "codec/http1/web_access.h"
 #include "core/base/arena.h"
+#include "core/os/host_policy.h"
 #include "core/os/memory_limit.h"
 #include "program/options/options.h"
 #include "serve/frontend/http/platform.h"
@@ -33,6 +34,7 @@ struct serve_settings {
     struct restrictions http_restrictions, grpc_restrictions;
     struct http_platform platform_routes;
     struct latency_options latencies; /* parsed from metrics_config */
+    struct host_policies policies;    /* parsed from host_policies */
 };
 
 /* Parses the arguments of `sluice serve` and the file of --config; `command` is the name in

@@ -201,7 +201,7 @@ static const struct {
     {"--rate-limit=execution_count", IS_NOTED, "--rate-limit=execution_count"},
     {"--rate-limit=sometimes", IS_REFUSED, "--rate-limit: expected execution_count or off"},
     {"--rate-limit-resource=R1:2:0", IS_NOTED, "--rate-limit-resource=R1:2:0"},
-    {"--host-policy=cpu,cpu-cores=0-1", IS_NOTED, "--host-policy=cpu,cpu-cores=0-1"},
+    {"--host-policy=cpu,cpu-cores=0-1", HAS, "--host-policy=cpu,cpu-cores=0-1"},
     {"--allow-client-shm=1", HAS, "--allow-client-shm=true"},
     {"--buffer-manager-thread-count=2", IS_NOTED, "--buffer-manager-thread-count=2"},
 

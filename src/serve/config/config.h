@@ -157,6 +157,15 @@ struct model_sequences {
     uint64_t max_candidates; /* oldest: concurrent sequences per instance; 0: max_batch_size */
 };
 
+/* instance_group: instances that are alike. */
+struct model_instance_group {
+    uint64_t count;
+    struct str host_policy; /* as configured, or Triton's name for the kind; never empty */
+    bool names_policy;      /* it is configured */
+};
+
+#define DEFAULT_HOST_POLICY STR("cpu") /* of a model without an instance_group, too */
+
 enum model_version_policy { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_SPECIFIC };
 
 /* Where an execution runs. */
@@ -205,7 +214,9 @@ struct model_config {
     const uint64_t *specific;
     size_t n_specific;
     struct str default_filename; /* empty: model.<extension of the backend> */
-    uint64_t instance_count;     /* 0: not configured */
+    uint64_t instance_count;     /* of all groups; 0: not configured */
+    const struct model_instance_group *groups;
+    size_t n_groups;
     bool has_dynamic_batching;
     uint64_t max_queue_delay_us;
     const uint64_t *preferred_batch_sizes;

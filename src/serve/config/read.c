@@ -671,7 +671,8 @@ static void read_version_policy(struct doc_reader *reader, const struct doc_node
 enum { MAX_INSTANCES = 1024 };
 
 struct instance_group {
-    uint64_t count;
+    struct model_instance_group group;
+    struct str policy; /* as configured */
     struct model_config *config;
 };
 
@@ -689,10 +690,13 @@ static void take_gpu(struct doc_reader *reader, const struct doc_node *node,
 
 static void check_kind(struct doc_reader *reader, const struct doc_node *node, void *object) {
     static const char *const kinds[] = {"KIND_AUTO", "KIND_CPU", "KIND_MODEL", "KIND_GPU", NULL};
+    struct instance_group *out = object;
     unsigned kind = 0;
     doc_reader_word(reader, node, kinds, "KIND_AUTO, KIND_CPU or KIND_MODEL", &kind);
     if (strcmp(kinds[kind], "KIND_GPU") == 0) {
-        take_gpu(reader, node, object, "KIND_CPU or KIND_AUTO would do");
+        take_gpu(reader, node, out, "KIND_CPU or KIND_AUTO would do");
+    } else if (strcmp(kinds[kind], "KIND_MODEL") == 0) {
+        out->group.host_policy = STR("model");
     }
 }
 
@@ -714,7 +718,7 @@ static void check_label(struct doc_reader *reader, const struct doc_node *node, 
 }
 
 static const struct doc_member INSTANCE_GROUP[] = {
-    {"count", MEMBER_WHOLE(struct instance_group, count, 1, MAX_INSTANCES), .preset = 1},
+    {"count", MEMBER_WHOLE(struct instance_group, group.count, 1, MAX_INSTANCES), .preset = 1},
     {"name", MEMBER_CUSTOM(check_label), .form = "text, without effect"},
     {"kind", MEMBER_CUSTOM(check_kind),
      .form = "KIND_AUTO, KIND_CPU or KIND_MODEL; KIND_GPU with --gpu-models-on-cpu"},
@@ -724,16 +728,24 @@ static const struct doc_member INSTANCE_GROUP[] = {
     {"secondary_devices", MEMBER_IGNORED("this server runs models on CPUs only")},
     {"profile", MEMBER_IGNORED("the backends here have no optimisation profiles")},
     {"passive", MEMBER_REFUSED_TRUE("instances that take no requests are not supported")},
-    {"host_policy", MEMBER_IGNORED("instances run on the CPUs that the server may use")},
+    {"host_policy", MEMBER_TEXT(struct instance_group, policy)},
     {0}};
 
 static void read_instances(struct doc_reader *reader, const struct doc_node *node, void *object) {
     struct model_config *out = object;
+    size_t n;
+    struct model_instance_group *groups = doc_reader_list(reader, node, sizeof(*groups), &n);
+    out->groups = groups;
     for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
-        struct instance_group group = {.config = out};
-        doc_reader_presets(INSTANCE_GROUP, &group);
-        doc_reader_object(reader, &item, INSTANCE_GROUP, &group);
-        out->instance_count += group.count;
+        struct instance_group read = {.config = out, .group.host_policy = DEFAULT_HOST_POLICY};
+        doc_reader_presets(INSTANCE_GROUP, &read);
+        doc_reader_object(reader, &item, INSTANCE_GROUP, &read);
+        read.group.names_policy = read.policy.len > 0;
+        if (read.group.names_policy) {
+            read.group.host_policy = read.policy;
+        }
+        out->instance_count += read.group.count;
+        groups[out->n_groups++] = read.group;
     }
     if (out->instance_count > MAX_INSTANCES) {
         doc_reader_fail(reader, node, "%llu instances are more than %d",

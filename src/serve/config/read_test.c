@@ -261,7 +261,7 @@ static const char *const tuning[] = {
     "model_metrics { }",
     "input { name: \"a\" format: FORMAT_NCHW }",
     "instance_group { rate_limiter { resources [ { name: \"R\" count: 1 } ] } }",
-    "instance_group { profile: [ \"0\" ] host_policy: \"p\" }",
+    "instance_group { profile: [ \"0\" ] }",
     "dynamic_batching { priority_queue_policy { key: 1 value { max_queue_size: 1 } } }",
     "dynamic_batching { preserve_ordering: true priority_levels: 1 default_priority_level: 1 }",
     "dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY } }",
@@ -319,6 +319,25 @@ static void config_graph_level_libraries_and_checksums_are_read(void **state) {
     assert_str(config.checksums[1].md5, MD5_OF_A);
     assert_non_null(
         strstr(config.checksums[1].place.ptr, "config.pbtxt:5: model_repository_agents"));
+    arena_free(arena);
+}
+
+static void config_groups_have_host_policies_of_their_kinds(void **state) {
+    static const char text[] = "instance_group [ { count: 2 }, { kind: KIND_MODEL }, { count: 3 "
+                               "kind: KIND_MODEL host_policy: \"p\" } ]";
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct error err = {.text = ""};
+    (void)state;
+    assert_int_equal(read_text(arena, text, &config, &err), ST_OK);
+    assert_int_equal(config.instance_count, 6);
+    assert_int_equal(config.n_groups, 3);
+    assert_str(config.groups[0].host_policy, "cpu");
+    assert_str(config.groups[1].host_policy, "model");
+    assert_str(config.groups[2].host_policy, "p");
+    assert_false(config.groups[1].names_policy);
+    assert_true(config.groups[2].names_policy);
+    assert_int_equal(config.groups[2].count, 3);
     arena_free(arena);
 }
 
@@ -673,6 +692,7 @@ int main(void) {
         cmocka_unit_test(config_empty_file_has_defaults),
         cmocka_unit_test(config_ignored_fields_are_accepted),
         cmocka_unit_test(config_graph_level_libraries_and_checksums_are_read),
+        cmocka_unit_test(config_groups_have_host_policies_of_their_kinds),
         cmocka_unit_test(config_for_gpus_is_read_with_the_rule),
         cmocka_unit_test(config_invalid_field_error_names_place_and_reason),
         cmocka_unit_test(config_long_list_is_refused),

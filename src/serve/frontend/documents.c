@@ -582,12 +582,30 @@ static void add_ensemble(struct buf *out, const struct model_ensemble *ensemble)
 
 /* ---- configuration: the whole ---------------------------------------------------------------- */
 
-static void add_instances(struct buf *out, const struct model_config *config) {
+static void add_instance_group(struct buf *out, const struct model_config *config, uint64_t count,
+                               struct str host_policy) {
     size_t group = pb_begin(out, CONFIG_INSTANCE_GROUP);
     pb_add_string(out, 1, config->name);
-    pb_add_number(out, 2, config->instance_count);
+    pb_add_number(out, 2, count);
     pb_add_number(out, 4, KIND_CPU);
+    pb_add_string(out, 9, host_policy);
     pb_end(out, group);
+}
+
+/* One group, unless they have host policies, which tell them apart. */
+static void add_instances(struct buf *out, const struct model_config *config) {
+    bool apart = false;
+    for (size_t i = 0; i < config->n_groups; i++) {
+        apart = apart || config->groups[i].names_policy;
+    }
+    for (size_t i = 0; apart && i < config->n_groups; i++) {
+        const struct model_instance_group *group = &config->groups[i];
+        add_instance_group(out, config, group->count,
+                           group->names_policy ? group->host_policy : STR(""));
+    }
+    if (!apart) {
+        add_instance_group(out, config, config->instance_count, STR(""));
+    }
 }
 
 static void add_config(struct buf *out, const struct model_config *config) {

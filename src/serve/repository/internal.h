@@ -164,6 +164,7 @@ struct repository {
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
     const struct latency_options *latencies;
+    const struct host_policies *host_policies;
     uint64_t slow_reader_timeout_ns; /* 0: none; enforced by partial_response_send */
     uint64_t max_output_size;
     struct response_cache *cache; /* NULL: none */

@@ -72,6 +72,7 @@ static enum status load_version(struct repository *repository, struct model *mod
         .latencies = repository->latencies,
         .slow_reader_timeout_ns = repository->slow_reader_timeout_ns,
         .usable_cpus = repository->cpus.usable,
+        .host_policies = repository->host_policies,
         .avoid_spinning = repository->cpus.quota_below_affinity,
         .cache = repository->cache,
         .state_budget = &repository->state_budget,

@@ -50,6 +50,7 @@ static void repository_init(struct repository *repository, struct arena *arena,
     repository->max_queue_size = options->max_queue_size;
     repository->max_output_size = options->max_output_size;
     repository->latencies = options->latencies;
+    repository->host_policies = options->host_policies;
     repository->slow_reader_timeout_ns = options->slow_reader_timeout_ns;
     repository->strict_readiness = options->strict_readiness;
     repository->on_version_opened = options->on_version_opened;

@@ -26,7 +26,8 @@
 #include "serve/scheduler/model_version.h"
 #include "sluice/backend.h"
 
-struct ensemble_ops; /* serve/scheduler/ensemble_call.h */
+struct ensemble_ops;  /* serve/scheduler/ensemble_call.h */
+struct host_policies; /* core/os/host_policy.h */
 struct shared_budget;
 struct repository;
 
@@ -77,6 +78,8 @@ struct repository_options {
     const char *const *op_library_dirs;
     size_t n_op_library_dirs;
     bool gpu_models_on_cpu; /* serve/config/read.c:take_gpu */
+    /* serve/scheduler/placement.c; outlive the repository; NULL: none */
+    const struct host_policies *host_policies;
     /* For models without a configured max_batch_size: serve/config/resolve_config.c. */
     uint64_t default_max_batch_size;
     /* Waiting requests per model without a limit of its own; more are refused with QUEUE_FULL:

@@ -221,9 +221,9 @@ static void release_the_instance(struct rig *rig) {
 }
 
 static void send_past_a_busy_instance(struct rig *rig) {
-    taken = instance_claim(rig->version);
+    taken = instance_claim(rig->version, NULL);
     assert_non_null(taken);
-    assert_null(instance_claim(rig->version)); /* only one instance */
+    assert_null(instance_claim(rig->version, NULL)); /* only one instance */
     rig_send(rig, 0);
     rig_send(rig, 1);
     rig_then(rig, release_the_instance);
@@ -251,7 +251,7 @@ static void send_behind_it(struct rig *rig) {
 static void send_behind_one_that_waits(struct rig *rig) {
     instances_stop(rig->version); /* without threads, queued calls stay queued */
     rig->version->scheduler.stopping = false;
-    taken = instance_claim(rig->version);
+    taken = instance_claim(rig->version, NULL);
     rig_send(rig, 0);
     rig_then(rig, send_behind_it);
 }
@@ -320,7 +320,7 @@ static void let_a_thread_answer(struct rig *rig) {
     pthread_t thread;
     rig_await_started(rig, 1);
     assert_int_equal(rig->calls[0].n_done, 0);
-    while (rig->version->run_on == RUN_ON_INSTANCE && !instance_claim(rig->version)) {
+    while (rig->version->run_on == RUN_ON_INSTANCE && !instance_claim(rig->version, NULL)) {
         rig_pause(); /* until execute returned: the test owns `kept` then */
     }
     assert_int_equal(pthread_create(&thread, NULL, answer_later, rig), 0);

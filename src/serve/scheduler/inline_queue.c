@@ -58,7 +58,7 @@ static bool iteration_has_time(const struct inline_queue *inline_queue) {
 
 /* An idle instance, unless calls in the scheduler's queue are older. */
 static struct instance *claim_instance(struct model_version *version) {
-    return scheduler_is_empty(&version->scheduler) ? instance_claim(version) : NULL;
+    return scheduler_is_empty(&version->scheduler) ? instance_claim(version, NULL) : NULL;
 }
 
 /* The number of calls of one version that ends an iteration early. Larger batches gain little,

@@ -470,7 +470,7 @@ static void see_one_refused(struct rig *rig) {
 }
 
 static void send_past_a_busy_instance(struct rig *rig) {
-    taken = instance_claim(rig->version);
+    taken = instance_claim(rig->version, NULL);
     for (size_t i = 0; i < 3; i++) {
         rig_send(rig, i);
     }

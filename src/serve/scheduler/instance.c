@@ -14,6 +14,7 @@
 #include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/joint/joint_request.h"
 #include "serve/scheduler/padding_request.h"
+#include "serve/scheduler/placement.h"
 #include "serve/scheduler/version.h"
 
 enum { THREAD_NAME_BYTES = 16 };
@@ -32,9 +33,14 @@ enum status instances_open(struct model_version *version, struct error *err) {
     for (uint32_t i = 0; i < version->n_instances; i++) {
         struct instance *instance = &version->instances[i];
         sluice_error reason = {{0}};
-        *instance = (struct instance){.version = version, .index = i};
-        sluice_status status =
-            version->backend->instance_open(version->model, i, &instance->handle, &reason);
+        sluice_status status;
+        *instance = (struct instance){
+            .version = version, .index = i, .policy = placement_policy_of(version, i)};
+        if (placement_enter(version, instance->policy, err) != ST_OK) {
+            close_first_instances(version, i);
+            return error_prefix(err, "instance %u", i);
+        }
+        status = version->backend->instance_open(version->model, i, &instance->handle, &reason);
         if (status != SLUICE_OK) {
             close_first_instances(version, i);
             backend_error(err, version->backend, status, reason.text);
@@ -50,10 +56,13 @@ void instances_close(struct model_version *version) {
 
 /* ---- claiming -------------------------------------------------------------------------------- */
 
-struct instance *instance_claim(struct model_version *version) {
+struct instance *instance_claim(struct model_version *version, const struct host_policy *policy) {
     for (size_t i = 0; i < version->n_instances; i++) {
         struct instance *instance = &version->instances[i];
         bool idle = false;
+        if (instance->policy != policy) {
+            continue;
+        }
         if (atomic_compare_exchange_strong_explicit(&instance->busy, &idle, true,
                                                     memory_order_seq_cst, memory_order_seq_cst)) {
             return instance;
@@ -113,9 +122,11 @@ void instance_executed(struct instance *instance, uint64_t ended_ns) {
     statistics_execution_end(&instance->version->statistics, instance->index, ended_ns);
 }
 
-/* Waits until a batch is due and an instance is idle. `held` is the instance that the caller used
- * last and keeps while calls wait. Returns: NULL on shutdown. */
-static struct instance *wait_for_batch(struct model_version *version, struct instance *held,
+/* Waits until a batch is due and an instance of the policy is idle. `held` is the instance that the
+ * caller used last and keeps while calls wait. With policies no worker claims instances, so that
+ * each thread that waits finds one: there are as many as threads. Returns: NULL on shutdown. */
+static struct instance *wait_for_batch(struct model_version *version,
+                                       const struct host_policy *policy, struct instance *held,
                                        struct call **batch, size_t *n) {
     struct scheduler *scheduler = &version->scheduler;
     lock_acquire(&scheduler->lock);
@@ -123,7 +134,7 @@ static struct instance *wait_for_batch(struct model_version *version, struct ins
         uint64_t until_ns, now_ns = clock_now_ns();
         bool due = scheduler_is_due(scheduler, INSTANCE_REQUESTS_MAX, now_ns, &until_ns);
         if (due && !held) {
-            held = instance_claim(version);
+            held = instance_claim(version, policy);
         }
         if (due && held) {
             *n = scheduler_take(scheduler, batch, INSTANCE_REQUESTS_MAX, now_ns);
@@ -196,6 +207,7 @@ static void run_sequences(struct instance *instance, struct call **batch) {
 static void thread_main(void *arg) {
     struct instance *instance = arg;
     struct model_version *version = instance->version;
+    const struct host_policy *policy = instance->policy;
     struct call *batch[INSTANCE_REQUESTS_MAX];
     char name[THREAD_NAME_BYTES];
     snprintf(name, sizeof(name), "%.10s/%u", version->plan.spec.name.ptr, instance->index);
@@ -206,7 +218,7 @@ static void thread_main(void *arg) {
         return;
     }
     /* Without sequences a thread may run any instance; this one only named it. */
-    instance = wait_for_batch(version, NULL, batch, &n);
+    instance = wait_for_batch(version, policy, NULL, batch, &n);
     while (instance) {
         /* The calls may be freed by the execution. */
         struct exec_time_stats *times =
@@ -222,13 +234,17 @@ static void thread_main(void *arg) {
         if (times) {
             exec_time_stats_add(times, ended_ns - started_ns, rows, &use);
         }
-        instance = wait_for_batch(version, instance, batch, &n);
+        instance = wait_for_batch(version, policy, instance, batch, &n);
     }
 }
 
 enum status instances_start(struct model_version *version, struct error *err) {
     for (size_t i = 0; i < version->n_instances; i++) {
         struct instance *instance = &version->instances[i];
+        if (placement_enter(version, instance->policy, err) != ST_OK) {
+            instances_stop(version);
+            return err->status;
+        }
         int rc = uv_thread_create(&instance->thread, thread_main, instance);
         if (rc != 0) {
             instances_stop(version);

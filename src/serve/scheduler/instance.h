@@ -1,7 +1,7 @@
 /* The instances of a model version and their threads. An instance executes one batch at a time and
  * is claimed for it, by a thread of the version or by a worker. There are as many threads as
- * instances, but a thread takes any idle instance; with sequence batching each thread has its
- * own. */
+ * instances, but a thread takes any idle instance of its host policy; with sequence batching each
+ * thread has its own. */
 #ifndef SLUICE_SERVE_SCHEDULER_INSTANCE_H
 #define SLUICE_SERVE_SCHEDULER_INSTANCE_H
 
@@ -16,10 +16,13 @@
 
 enum { INSTANCE_REQUESTS_MAX = 1024 /* per execution: the list of calls is on the stack */ };
 
+struct host_policy; /* core/os/host_policy.h */
+
 struct instance {
     struct model_version *version;
     sluice_instance *handle; /* the backend's */
     uint32_t index;
+    const struct host_policy *policy; /* where its thread runs; NULL: anywhere */
     atomic_bool busy;
     _Atomic uintptr_t executor; /* decoupled models: the lock_thread_marker of the thread that
                                    executes; 0: none */
@@ -36,9 +39,9 @@ enum status instances_start(struct model_version *version, struct error *err) SL
 void instances_stop(struct model_version *version);
 void instances_close(struct model_version *version);
 
-/* Returns: an idle instance, which the caller owns until instance_release; NULL: all are busy.
- * Thread: any; takes no lock. */
-struct instance *instance_claim(struct model_version *version);
+/* Returns: an idle instance of the host policy (NULL: without one), which the caller owns until
+ * instance_release; NULL: all are busy. Thread: any; takes no lock. */
+struct instance *instance_claim(struct model_version *version, const struct host_policy *policy);
 void instance_release(struct instance *instance);
 /* Runs calls in CALL_RUNNING that started at `started_ns`. Answered calls may be freed on return
  * (see call_complete). */

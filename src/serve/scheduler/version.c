@@ -101,8 +101,8 @@ static enum status describe_model(struct model_version *version,
 static void divide_cpus(struct model_version *version, const struct version_options *options) {
     uint64_t n = options->config->instance_count;
     version->n_instances = n > 0 ? (size_t)n : 1;
-    uint64_t threads = options->usable_cpus / version->n_instances;
-    version->n_threads = threads > 0 ? (uint32_t)threads : 1;
+    placement_init(version, options->host_policies);
+    version->n_threads = placement_count_threads(version, options->usable_cpus);
     /* Workers need CPUs too: threads that spin between requests would starve them on a small
      * machine. */
     version->may_spin = !options->avoid_spinning && version->n_threads >= VERSION_SPIN_CPUS;
@@ -230,6 +230,11 @@ static enum status choose_run_on(struct model_version *version, const sluice_mod
                          "a decoupled model needs instance threads, which may block for slow "
                          "readers: sluice.run_on must not be worker");
     }
+    if (version->placement.any && version->run_on == RUN_ON_WORKER) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "a host policy (--host-policy) needs instance threads: sluice.run_on must "
+                         "not be worker");
+    }
     /* Batches wait for more requests, which a worker cannot do. */
     bool waits = version->config.max_batch_size > 0 && version->config.max_queue_delay_us > 0;
     if (version->run_on == RUN_ON_WORKER && waits) {
@@ -238,7 +243,7 @@ static enum status choose_run_on(struct model_version *version, const sluice_mod
                   "that read them (sluice.run_on)",
                   LOG_STR("model", version->config.name));
     } else if (version->config.preserve_ordering || version->config.decoupled || has_sequences ||
-               (version->run_on == RUN_AUTO && waits)) {
+               version->placement.any || (version->run_on == RUN_AUTO && waits)) {
         version->run_on = RUN_ON_INSTANCE;
     } else if (version->run_on == RUN_AUTO && version->plan.layout) {
         version->run_on = RUN_ON_INSTANCE; /* a batch takes as long as its longest request */
@@ -314,12 +319,15 @@ enum status version_open(const struct version_options *options, struct model_ver
     divide_cpus(version, options);
     latency_init(&version->statistics.latency, options->latencies,
                  options->config->first_response_bounds, options->config->n_first_response_bounds);
-    enum status st = open_model(version, options, err);
+    enum status st = placement_enter_all(version, err);
+    if (st == ST_OK) {
+        st = open_model(version, options, err);
+    }
     if (st == ST_OK) {
         st = describe_model(version, options, &info, err);
     }
     if (st == ST_OK && info.cheap && options->config->instance_count == 0 &&
-        options->config->sequences.strategy == SEQUENCES_NONE) {
+        options->config->sequences.strategy == SEQUENCES_NONE && !version->placement.any) {
         version->n_instances = options->usable_cpus; /* one per worker that may run it */
     }
     if (is_ensemble(version)) {
@@ -337,6 +345,7 @@ enum status version_open(const struct version_options *options, struct model_ver
         st = is_ensemble(version) ? open_ensemble(version, options, err)
                                   : open_instances(version, &info, err);
     }
+    placement_leave(version);
     if (st != ST_OK) {
         version_free(version);
         return st;

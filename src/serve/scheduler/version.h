@@ -20,6 +20,7 @@
 #include "serve/scheduler/instance.h"
 #include "serve/scheduler/model_version.h"
 #include "serve/scheduler/per_worker.h"
+#include "serve/scheduler/placement.h"
 #include "serve/scheduler/scheduler.h"
 #include "serve/scheduler/shape_times.h"
 #include "serve/scheduler/shared_budget.h"
@@ -50,6 +51,7 @@ struct model_version {
     void *ensemble;                          /* of ensemble_ops */
     struct instance *instances;
     size_t n_instances;
+    struct version_placement placement;
     uint32_t n_threads; /* per execution */
     bool may_spin;
     uint64_t work_name[LOOP_WORK_WORDS]; /* the name, for loop_work_set */
@@ -99,11 +101,12 @@ struct version_options {
     const char *const *op_libraries; /* sluice_model_args.op_libraries */
     size_t n_op_libraries;
     unsigned usable_cpus;
-    const struct latency_options *latencies;  /* outlives the version; NULL: none */
-    bool avoid_spinning;                      /* the CPU quota is below the affinity */
-    struct response_cache *cache;             /* for models that enable it; NULL: none */
-    const struct shared_budget *state_budget; /* outlives all answers; NULL: no limit */
-    const struct ensemble_ops *ensemble_ops;  /* for ensembles; NULL: none can be opened */
+    const struct host_policies *host_policies; /* outlive the version; NULL: none */
+    const struct latency_options *latencies;   /* outlives the version; NULL: none */
+    bool avoid_spinning;                       /* the CPU quota is below the affinity */
+    struct response_cache *cache;              /* for models that enable it; NULL: none */
+    const struct shared_budget *state_budget;  /* outlives all answers; NULL: no limit */
+    const struct ensemble_ops *ensemble_ops;   /* for ensembles; NULL: none can be opened */
     void *ensemble_user;
     /* repository_options.on_version_opened; may be NULL */
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
