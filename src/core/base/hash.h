@@ -12,10 +12,11 @@
 
 /* Thread: any. */
 uint64_t hash_text(struct str text, uint64_t seed);
-/* As good, and for blocks of a few hundred bytes twice as fast: XXH3 has a short way for up to 128
- * bytes, so longer texts are hashed in pieces, each with the hash before it as its seed. Of a text
- * of at most 128 bytes it is hash_text. Thread: any. */
-uint64_t hash_block(struct str text, uint64_t seed);
+/* The hash of a block of a text of which the hash of the blocks before it is `before`. It is the
+ * last step only that takes `before`, so that the blocks of a text can be hashed at the same time
+ * by the parts of a processor; and as XXH3 has a short way for up to 128 bytes, longer blocks are
+ * hashed in pieces. Thread: any. */
+uint64_t hash_block(struct str block, uint64_t before, uint64_t seed);
 
 /* FNV-1a, for a number that must be the same in every version and on every machine. */
 #define FNV1A_BASIS UINT64_C(0xcbf29ce484222325)

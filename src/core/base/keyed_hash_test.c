@@ -43,21 +43,23 @@ static void keyed_hash_long_text_every_byte_counts(void **state) {
     }
 }
 
-/* So does that of a block, which is hash_text where it is short. */
+/* So does that of a block, and what comes before it, in this order. */
 static void hash_block_every_byte_counts(void **state) {
-    enum { BLOCK = 600 };
+    enum { BLOCK = 600, SEED = 3 };
     static char text[BLOCK];
     (void)state;
-    uint64_t whole = hash_block(str_make(text, BLOCK), 1);
-    assert_true(whole != hash_block(str_make(text, BLOCK), 2));
+    uint64_t whole = hash_block(str_make(text, BLOCK), 1, SEED);
+    assert_true(whole != hash_block(str_make(text, BLOCK), 2, SEED));
+    assert_true(whole != hash_block(str_make(text, BLOCK), 1, SEED + 1));
     for (size_t i = 0; i < BLOCK; i++) {
-        uint64_t part = hash_block(str_make(text, i), 1);
-        assert_true(whole != part);
-        assert_int_equal(part == hash_text(str_make(text, i), 1), i <= 128);
+        assert_true(whole != hash_block(str_make(text, i), 1, SEED));
         text[i] = 1;
-        assert_true(whole != hash_block(str_make(text, BLOCK), 1));
+        assert_true(whole != hash_block(str_make(text, BLOCK), 1, SEED));
         text[i] = 0;
     }
+    uint64_t ab = hash_block(STR("b"), hash_block(STR("a"), SEED, SEED), SEED);
+    assert_true(ab != hash_block(STR("a"), hash_block(STR("b"), SEED, SEED), SEED));
+    assert_true(ab != hash_block(STR("ab"), SEED, SEED));
 }
 
 int main(void) {

@@ -12,7 +12,7 @@ enum { FIRST_CAP = 16 };
 void prefix_chain_init(struct prefix_chain *chain, struct arena *arena, struct prefix_blocks blocks,
                        uint64_t seed) {
     assert(blocks.block_bytes > 0 && blocks.block_bytes <= PREFIX_MAX_BLOCK_BYTES);
-    *chain = (struct prefix_chain){.arena = arena, .blocks = blocks, .last = seed};
+    *chain = (struct prefix_chain){.arena = arena, .blocks = blocks, .seed = seed, .last = seed};
 }
 
 /* Without memory the blocks so far are what is known. */
@@ -36,7 +36,7 @@ static bool has_room(struct prefix_chain *chain) {
 
 static void add_block(struct prefix_chain *chain, struct str block) {
     if (has_room(chain)) {
-        chain->last = hash_block(block, chain->last);
+        chain->last = hash_block(block, chain->last, chain->seed);
         chain->hashes[chain->n++] = chain->last;
     }
 }

@@ -23,6 +23,7 @@ struct prefix_blocks {
 struct prefix_chain {
     struct arena *arena;
     struct prefix_blocks blocks;
+    uint64_t seed;
     uint64_t last;    /* the last hash; without any, the seed */
     uint64_t *hashes; /* in the arena */
     uint32_t n, cap;

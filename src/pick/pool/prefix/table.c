@@ -31,7 +31,8 @@
 
 enum { WAYS = 4, MAX_HOSTS = 65536, AGES_IN_TABLE = 64, PREFETCH_DISTANCE = 8 };
 enum { N_CACHES = MAX_HOSTS * PREFIX_MAX_INDEXES };
-enum { HELD_SHARE = 8 }; /* one of so many buckets is for blocks in flight */
+enum { HELD_SHARE = 8 };   /* one of so many buckets is for blocks in flight */
+enum { FRESH_SHARE = 64 }; /* of a host's cache: see is_fresh */
 
 static const uint64_t AGE = 0xff, BUSY = 1;
 
@@ -303,8 +304,9 @@ struct writer {
     struct area *area;
     uint32_t index;
     uint64_t age;
-    uint32_t pos; /* of the owner in the last block */
-    bool crowded; /* all owners of the last block were valid */
+    uint32_t pos;   /* of the owner in the last block */
+    bool crowded;   /* all owners of the last block were valid */
+    uint32_t fresh; /* blocks of an age below this keep their stamps */
 };
 
 /* An owner that does not count any more. Returns: its position, or PREFIX_MAX_HOSTS. */
@@ -364,6 +366,15 @@ static uint64_t add_owner(struct entry *entry, uint64_t seen, uint64_t tag, uint
     return replaced;
 }
 
+/* Returns: whether the block was sent to the host so recently that its stamp stays. Most of a
+ * prompt that is sent again is read only so. */
+static bool is_fresh(const struct entry *entry, uint64_t owner, const struct writer *writer,
+                     uint64_t *other) {
+    *other = atomic_load_explicit(&entry->owners[writer->pos], memory_order_relaxed);
+    return owner_name(*other) == owner_name(owner) &&
+           (uint32_t)owner - (uint32_t)*other < writer->fresh;
+}
+
 static void prefetch_bucket(const struct area *area, const struct prefix_key *key, uint32_t i) {
     if (i < key->n) {
         __builtin_prefetch(bucket_of(area, hash_of(key, i)));
@@ -373,10 +384,12 @@ static void prefetch_bucket(const struct area *area, const struct prefix_key *ke
 /* Returns: the owner of this block that was replaced; 0: the block is new. */
 static inline uint64_t write_owner(struct writer *writer, uint64_t hash, uint64_t owner) {
     struct area *area = writer->area;
-    uint64_t seen, tag = tag_of(hash) | writer->age;
+    uint64_t seen, other, tag = tag_of(hash) | writer->age;
     struct entry *entry = find_entry(area, hash, &seen);
     if (entry) {
-        return add_owner(entry, seen, tag, owner, writer);
+        return seen == tag && is_fresh(entry, owner, writer, &other)
+                   ? other
+                   : add_owner(entry, seen, tag, owner, writer);
     }
     entry = find_oldest_entry(area, hash, writer->age, &seen);
     if (entry) {
@@ -421,6 +434,7 @@ void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capaci
     uint32_t clock = atomic_fetch_add_explicit(&cache->clock, key->n, memory_order_relaxed);
     float advance = 0;
     writer.pos = host % PREFIX_MAX_HOSTS;
+    writer.fresh = capacity / FRESH_SHARE;
     atomic_store_explicit(&cache->capacity, capacity, memory_order_relaxed);
     for (uint32_t i = key->n; i-- > 0;) {
         prefetch_bucket(&table->sent, key, i - PREFETCH_DISTANCE);

@@ -229,6 +229,33 @@ static void prefix_table_repeated_prompts_keep_others(void **state) {
     prefix_table_unref(table);
 }
 
+/* The stamps of a prompt that was sent a moment ago stay, but it counts as long as it is sent, and
+ * those that are not sent again expire, to a 64th of the cache. */
+static void prefix_table_recent_stamps_are_exact_enough(void **state) {
+    enum { PROMPTS = 200, NEAR = PROMPTS / 64 + 2 };
+    struct prefix_table *table = open_table(8 * PREFIX_MIN_BYTES); /* no bucket is full */
+    uint64_t one[N], hashes[N];
+    uint32_t host = prefix_table_add_host(table);
+    (void)state;
+    roll(0, one);
+    add(table, host, PROMPTS * N, one, N);
+    for (uint64_t i = 1; i < 3 * PROMPTS; i++) {
+        roll(i, hashes);
+        add(table, host, PROMPTS * N, hashes, N);
+        assert_int_equal(match(table, one, N, host), N);
+        add(table, host, PROMPTS * N, one, N);
+        if (i > PROMPTS + NEAR) {
+            roll(i - PROMPTS - NEAR, hashes);
+            assert_int_equal(match(table, hashes, N, host), 0);
+        }
+        if (i > PROMPTS) {
+            roll(i - (PROMPTS - NEAR), hashes);
+            assert_int_equal(match(table, hashes, N, host), N);
+        }
+    }
+    prefix_table_unref(table);
+}
+
 /* As in a cache of the least recently used, a loop over more prompts than fit finds none of them,
  * and one over fewer finds all. */
 static void prefix_table_loop_beyond_capacity_expires(void **state) {
@@ -464,6 +491,7 @@ int main(void) {
         cmocka_unit_test(prefix_table_host_numbers_run_out_and_are_reused),
         cmocka_unit_test(prefix_table_indexes_have_own_capacities),
         cmocka_unit_test(prefix_table_repeated_prompts_keep_others),
+        cmocka_unit_test(prefix_table_recent_stamps_are_exact_enough),
         cmocka_unit_test(prefix_table_loop_beyond_capacity_expires),
         cmocka_unit_test(prefix_table_concurrent_use_keeps_entries_valid),
     };
