@@ -49,7 +49,9 @@ static void on_loaded(struct worker_msg *msg) {
         return;
     }
     bool ready = repository_is_ready(self->repository);
-    if (!ready && !self->settings->keep_going && !self->process.draining &&
+    /* Models that are in two repositories don't make it unready. */
+    bool needs_models = !ready || self->settings->strict_readiness;
+    if (needs_models && !self->settings->keep_going && !self->process.draining &&
         repository_has_failed(self->repository, false, &self->failure)) {
         error_prefix(&self->failure, "no model could be loaded (--keep-going serves without)");
         fail(self);

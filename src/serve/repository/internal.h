@@ -50,7 +50,8 @@ struct model_slot {
                                NULL: none */
     bool closing;               /* the unloaded model is unused and about to become `inactive` */
     bool load_at_start;         /* `loading` is loaded at start */
-    bool failed;                /* counted in n_failed */
+    bool failed;                /* at the start, and not mended */
+    bool counted;               /* in n_failed */
     unsigned n_missing;         /* polls in a row that did not find it */
     uint64_t found_by;          /* the last scan that found it: n_scans */
     bool walking;               /* a poll, maybe an abandoned one, looks at its files */
@@ -189,7 +190,9 @@ struct repository {
 
     size_t n_start;                /* models of the start; under the lock */
     atomic_size_t n_start_pending; /* the scan of the start, and its models, not done yet */
-    atomic_size_t n_failed;        /* models of the start with a failed version */
+    atomic_size_t n_failed;        /* models of the start with a failed version, without those that
+                                      are in two directories: as Triton's, they don't make it
+                                      unready */
     atomic_int n_unavailable;      /* directories */
     atomic_size_t n_busy;          /* queued and running jobs */
     atomic_bool draining;

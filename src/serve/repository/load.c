@@ -266,11 +266,13 @@ static void close_opened_versions(struct model *model) {
 /* Updates n_failed for a load at start, and for a later load that repairs such a failure. */
 static void count_failure(struct repository *repository, struct model_slot *model_slot,
                           bool failed) {
-    if (failed && !model_slot->failed) {
+    bool counts = failed && !model_origin_is_ambiguous(&model_slot->origin);
+    if (counts && !model_slot->counted) {
         atomic_fetch_add_explicit(&repository->n_failed, 1, memory_order_relaxed);
-    } else if (!failed && model_slot->failed) {
+    } else if (!counts && model_slot->counted) {
         atomic_fetch_sub_explicit(&repository->n_failed, 1, memory_order_relaxed);
     }
+    model_slot->counted = counts;
     model_slot->failed = failed;
 }
 
@@ -432,6 +434,9 @@ struct others {
     size_t n;
 };
 
+/* Of the files of a model that is in two directories: which of them is meant is not known. */
+static const uint64_t AMBIGUOUS_FINGERPRINT = UINT64_MAX - 1;
+
 /* Makes a model from that origin, the rules and `override` (NULL: none), whose directory becomes
  * the model's.
  * Returns: NULL when out of memory; else the model, whose `error` is set if it cannot be loaded. */
@@ -466,6 +471,12 @@ static struct model *model_prepare(const struct model_origin *origin,
     if (override && override->directory.path) {
         model->temporary_directory = override->directory;
         model->temporary_directory.path = model->directory.ptr;
+    } else if (model_origin_is_ambiguous(origin)) {
+        log_event(LOG_ERROR, "model is in two repositories", LOG_STR("model", model->name),
+                  LOG_STR("path", origin->path), LOG_STR("other", origin->other));
+        error_set(&model->error, ST_BAD_MODEL, MODEL_IS_AMBIGUOUS);
+        model->fingerprint = AMBIGUOUS_FINGERPRINT;
+        return model;
     }
     model_inspect(model, rules, cancelled);
     return model;
@@ -603,15 +614,6 @@ bool unload_model_version(struct repository *repository, struct model_slot *mode
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-static bool has_name(const struct model_list *list, struct str name) {
-    for (size_t i = 0; i < list->n; i++) {
-        if (str_eq(list->items[i].name, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Marks the found models as listed; new names get a slot. */
 static void mark_found_listed(struct repository *repository, const struct model_list *found) {
     repository->n_scans++;
@@ -621,7 +623,11 @@ static void mark_found_listed(struct repository *repository, const struct model_
             model_slot->found_by = repository->n_scans;
         }
         if (model_slot && !model_slot->origin.pinned) { /* a model given by path keeps its origin */
+            bool was_ambiguous = model_origin_is_ambiguous(&model_slot->origin);
             (void)model_slot_set_origin(model_slot, &found->items[i]);
+            if (was_ambiguous != model_origin_is_ambiguous(&model_slot->origin)) {
+                (void)model_slot_publish(repository, model_slot);
+            }
         }
     }
 }
@@ -715,8 +721,7 @@ static const char *scan_one_root(struct repository *repository, size_t i, struct
     return NULL;
 }
 
-/* Scans each directory; of two models of one name the first is used. Returns: false when missing
- * models may be there still. */
+/* Scans each directory. Returns: false when missing models may be there still. */
 static bool scan_all_roots(struct repository *repository, struct model_list *found) {
     bool all = true;
     for (size_t i = 0; i < repository->list.n_roots; i++) {
@@ -728,13 +733,7 @@ static bool scan_all_roots(struct repository *repository, struct model_list *fou
         set_unavailable(repository, i, reason);
         all = all && !reason;
         for (size_t j = 0; j < one.n; j++) {
-            if (has_name(found, one.items[j].name)) {
-                log_event(LOG_WARNING, "two models have the same name; the first is used",
-                          LOG_STR("model", one.items[j].name),
-                          LOG_STR("left_out", one.items[j].path));
-            } else if (!model_list_add(found, &one.items[j])) {
-                all = false;
-            }
+            all = model_list_merge(found, &one.items[j]) && all;
         }
     }
     return all;
@@ -768,6 +767,7 @@ static bool find_origin(struct repository *repository, struct str name, struct m
     if (model_slot && model_slot->origin.pinned) {
         *out = model_slot->origin;
         out->path = arena_dup(arena, model_slot->origin.path);
+        out->other = STR("");
     }
     lock_release(&repository->lock);
     if (out->pinned) {
@@ -778,11 +778,10 @@ static bool find_origin(struct repository *repository, struct str name, struct m
         struct str path =
             arena_printf(arena, "%s/%.*s", repository->list.roots[i].path.ptr, STR_ARG(name));
         if (path.ptr && name.ptr[0] != '.' && model_dir_exists(path.ptr)) {
-            out->path = path;
-            return true;
+            *(out->path.len > 0 ? &out->other : &out->path) = path;
         }
     }
-    return false;
+    return out->path.len > 0;
 }
 
 /* Returns: whether the served model has the directory's current fingerprint and no override; for a
@@ -834,8 +833,9 @@ static enum status find_scanned(struct repository *repository, struct str name,
     lock_acquire(&repository->lock);
     *out = model_slot_find(repository_name_table(repository), name)->origin;
     out->path = arena_dup(arena, out->path);
+    out->other = arena_dup(arena, out->other);
     lock_release(&repository->lock);
-    return out->path.ptr ? ST_OK : error_no_memory(err, "the model");
+    return out->path.ptr && out->other.ptr ? ST_OK : error_no_memory(err, "the model");
 }
 
 /* For a load of one version: which others are served, and the configuration that a request gave for
@@ -945,7 +945,8 @@ static bool read_model_slot(struct repository *repository, size_t i, struct aren
         };
         out->origin.name = arena_dup(arena, model_slot->name);
         out->origin.path = arena_dup(arena, model_slot->origin.path);
-        there = out->origin.name.ptr && out->origin.path.ptr;
+        out->origin.other = arena_dup(arena, model_slot->origin.other);
+        there = out->origin.name.ptr && out->origin.path.ptr && out->origin.other.ptr;
     }
     lock_release(&repository->lock);
     return there;
@@ -980,6 +981,15 @@ static unsigned count_missing(struct repository *repository, struct str name, bo
     return n;
 }
 
+/* A model that two directories have now is no longer served; its load records why. */
+static void unload_ambiguous(struct repository *repository, struct str name) {
+    lock_acquire(&repository->lock);
+    changes_unload(repository, name);
+    lock_release(&repository->lock);
+    load_changed(repository, name, AMBIGUOUS_FINGERPRINT);
+    notify_state_changed(repository);
+}
+
 /* `gone`: all directories were read, so a missing model was removed. It is unloaded when two polls
  * in a row miss it: its directory may be about to be replaced. */
 static void check_model(struct repository *repository, const struct finding *finding, bool gone) {
@@ -987,6 +997,12 @@ static void check_model(struct repository *repository, const struct finding *fin
     bool there = finding->listed || finding->origin.pinned;
     uint64_t now = 0;
     struct error err;
+    if (there && model_origin_is_ambiguous(&finding->origin)) {
+        if (finding->tried_fingerprint != AMBIGUOUS_FINGERPRINT) {
+            unload_ambiguous(repository, name);
+        }
+        return;
+    }
     enum status st =
         there ? fingerprint_take(finding->origin.path.ptr, &repository->draining, &now, &err)
               : ST_OK;

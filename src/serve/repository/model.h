@@ -94,7 +94,14 @@ struct model_origin {
     const sluice_backend *file_backend;     /* of a single file; NULL: a directory */
     const struct repository_params *params; /* NULL: none */
     bool pinned;                            /* given by path, not found in a directory of models */
+    struct str other; /* another directory of models has the name, too: where. len 0: none */
 };
+
+/* Why a model that two directories of models have is not loaded. */
+#define MODEL_IS_AMBIGUOUS "model appears in two or more repositories"
+static inline bool model_origin_is_ambiguous(const struct model_origin *origin) {
+    return origin->other.len > 0;
+}
 
 /* A directory that is scanned again. */
 struct model_root {
@@ -121,12 +128,17 @@ bool model_list_add(struct model_list *list, const struct model_origin *origin);
  * characters, neither "." nor "..". */
 bool model_name_is_valid(struct str name);
 
+/* Adds a found model; of one that the list has already only `other` is noted. Returns: false when
+ * out of memory. */
+bool model_list_merge(struct model_list *list, const struct model_origin *origin);
+
 /* Adds what `argument` names: "PATH" or "NAME=PATH", where PATH is a model file, a model's
  * directory, or (without a name and without `params`) a directory of models. Returns:
  * ST_BAD_CONFIG. */
 enum status scan_path(struct model_list *list, const char *argument,
                       const struct repository_params *params, struct error *err) SLUICE_MUST_USE;
-/* Adds all models of a directory of models, which may be empty. Returns: ST_BAD_CONFIG. */
+/* Adds all models of a directory of models, which may be empty, and may have been added before.
+ * Returns: ST_BAD_CONFIG. */
 enum status scan_repository(struct model_list *list, const char *path,
                             struct error *err) SLUICE_MUST_USE;
 

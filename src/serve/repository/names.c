@@ -42,30 +42,43 @@ static struct model_slot *model_slot_new(struct str name) {
     return model_slot;
 }
 
+/* Of a slot's origin: an empty text is not allocated. */
+static void free_text(struct str text) {
+    if (text.len > 0) {
+        free((char *)text.ptr);
+    }
+}
+
 static void model_slot_free(struct model_slot *model_slot) {
     if (model_slot) {
         free((void *)atomic_load(&model_slot->view));
         model_free(model_slot->serving); /* not loaded, or already closed */
         model_free(model_slot->loading);
         model_free(model_slot->inactive);
-        if (model_slot->origin.path.len > 0) {
-            free((char *)model_slot->origin.path.ptr);
-        }
+        free_text(model_slot->origin.path);
+        free_text(model_slot->origin.other);
         free(model_slot);
     }
 }
 
-bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin) {
-    atomic_store_explicit(&model_slot->listed, true, memory_order_relaxed);
-    if (!str_eq(model_slot->origin.path, origin->path)) {
-        char *path = str_dup(origin->path);
-        if (!path) {
+/* Returns: false when out of memory. */
+static bool replace_text(struct str *text, struct str with) {
+    if (!str_eq(*text, with)) {
+        char *copy = with.len > 0 ? str_dup(with) : NULL;
+        if (with.len > 0 && !copy) {
             return false;
         }
-        if (model_slot->origin.path.len > 0) {
-            free((char *)model_slot->origin.path.ptr);
-        }
-        model_slot->origin.path = str_make(path, origin->path.len);
+        free_text(*text);
+        *text = str_make(copy ? copy : "", with.len);
+    }
+    return true;
+}
+
+bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin) {
+    atomic_store_explicit(&model_slot->listed, true, memory_order_relaxed);
+    if (!replace_text(&model_slot->origin.path, origin->path) ||
+        !replace_text(&model_slot->origin.other, origin->other)) {
+        return false;
     }
     model_slot->origin.name = model_slot->name;
     model_slot->origin.file_backend = origin->file_backend;

@@ -117,7 +117,9 @@ static void fill_view(struct published_view *view, const struct repository *repo
     if (view->phase == REPOSITORY_UNTOUCHED && view->n_entries > 0) {
         view->phase = view->entries[0].phase;
     }
-    if (view->n_entries == 0) {
+    if (view->n_entries == 0 && model_origin_is_ambiguous(&model_slot->origin)) {
+        add_entry(view, model_slot, 0, REPOSITORY_FAILED, MODEL_IS_AMBIGUOUS);
+    } else if (view->n_entries == 0) {
         add_entry(view, model_slot, 0, view->phase, "");
     }
 }

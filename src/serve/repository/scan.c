@@ -30,8 +30,7 @@ bool model_name_is_valid(struct str name) {
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
-static enum status check_name(const struct model_list *list, struct str name, const char *path,
-                              struct error *err) {
+static enum status check_name(struct str name, const char *path, struct error *err) {
     if (!model_name_is_valid(name)) {
         return error_set(
             err, ST_BAD_CONFIG,
@@ -39,16 +38,16 @@ static enum status check_name(const struct model_list *list, struct str name, co
             "%d bytes without '/' and control characters, and not \".\" or \"..\"",
             path, STR_ARG(name), MODEL_NAME_MAX);
     }
+    return ST_OK;
+}
+
+static struct model_origin *find_name(const struct model_list *list, struct str name) {
     for (size_t i = 0; i < list->n; i++) {
         if (str_eq(list->items[i].name, name)) {
-            return error_set(
-                err, ST_BAD_CONFIG,
-                "two models are called \"%.*s\": %s and %s; give one another name with "
-                "NAME=PATH",
-                STR_ARG(name), list->items[i].path.ptr, path);
+            return &list->items[i];
         }
     }
-    return ST_OK;
+    return NULL;
 }
 
 bool model_list_add(struct model_list *list, const struct model_origin *origin) {
@@ -66,6 +65,17 @@ bool model_list_add(struct model_list *list, const struct model_origin *origin) 
     return true;
 }
 
+bool model_list_merge(struct model_list *list, const struct model_origin *origin) {
+    struct model_origin *first = find_name(list, origin->name);
+    if (!first) {
+        return model_list_add(list, origin);
+    }
+    if (!model_origin_is_ambiguous(first)) {
+        first->other = arena_dup(list->arena, origin->path);
+    }
+    return first->other.ptr != NULL;
+}
+
 /* Remembers a directory of models to scan again. */
 static enum status add_root(struct model_list *list, const char *path, bool has_files,
                             struct error *err) {
@@ -81,6 +91,19 @@ static enum status add_root(struct model_list *list, const char *path, bool has_
     return ST_OK;
 }
 
+/* Returns: whether the directory has been added, by this path or another one. */
+static bool has_root(const struct model_list *list, const char *path) {
+    struct stat one, other;
+    for (size_t i = 0; i < list->n_roots && stat(path, &one) == 0; i++) {
+        if (stat(list->roots[i].path.ptr, &other) == 0 && one.st_dev == other.st_dev &&
+            one.st_ino == other.st_ino) {
+            log_event(LOG_WARNING, "a directory of models is given twice", LOG_CSTR("path", path));
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The path being scanned. */
 struct scan_source {
     const char *path;
@@ -94,16 +117,23 @@ static enum status add_model(struct model_list *list, struct str name,
                              const struct scan_source *source, const sluice_backend *backend,
                              struct error *err) {
     const char *path = source->path;
-    enum status st = check_name(list, name, path, err);
+    enum status st = check_name(name, path, err);
     if (st != ST_OK) {
         return st;
+    }
+    const struct model_origin *first = find_name(list, name);
+    if (first && (first->pinned || source->pinned)) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "two models are called \"%.*s\": %s and %s; give one another name with "
+                         "NAME=PATH",
+                         STR_ARG(name), first->path.ptr, path);
     }
     struct model_origin origin = {.name = arena_dup(list->arena, name),
                                   .path = arena_dup(list->arena, str_of(path)),
                                   .file_backend = backend,
                                   .params = source->params,
                                   .pinned = source->pinned};
-    bool added = origin.name.ptr && origin.path.ptr && model_list_add(list, &origin);
+    bool added = origin.name.ptr && origin.path.ptr && model_list_merge(list, &origin);
     return added ? ST_OK : error_no_memory(err, "looking for models");
 }
 
@@ -435,6 +465,9 @@ static enum status scan_dir(struct model_list *list, const struct scan_source *s
                          "model",
                          path);
     }
+    if (has_root(list, path)) {
+        return ST_OK;
+    }
     if (!contents.models) {
         return scan_file_root(list, path, err);
     }
@@ -498,6 +531,9 @@ enum status scan_root(struct model_list *list, const struct model_root *root, st
 enum status scan_repository(struct model_list *list, const char *path, struct error *err) {
     struct contents contents;
     enum status st = inspect_directory(path, &contents, err);
+    if (st == ST_OK && has_root(list, path)) {
+        return ST_OK;
+    }
     if (st == ST_OK && !contents.models && contents.other) {
         return scan_file_root(list, path, err);
     }

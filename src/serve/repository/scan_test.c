@@ -253,6 +253,34 @@ static void scan_duplicate_name_is_refused(void **state) {
     test_dir_remove(&dir);
 }
 
+static void scan_repositories_with_one_name_are_merged(void **state) {
+    struct test_dir dir;
+    struct scan scan;
+    char first[PATH_MAX], second[PATH_MAX], again[PATH_MAX], other[PATH_MAX];
+    (void)state;
+    test_dir_make(&dir);
+    scan_init(&scan);
+    test_dir_add(&dir, "one/m/1/", "");
+    test_dir_add(&dir, "one/a/1/", "");
+    test_dir_add(&dir, "two/m/1/", "");
+    test_dir_path(&dir, "one", first);
+    test_dir_path(&dir, "two", second);
+    test_dir_path(&dir, "two/../one/", again);
+    assert_int_equal(scan_repository(&scan.list, first, &scan.err), ST_OK);
+    assert_int_equal(scan_repository(&scan.list, again, &scan.err), ST_OK); /* nothing new */
+    assert_int_equal(scan_path(&scan.list, second, NULL, &scan.err), ST_OK);
+    assert_int_equal(scan.list.n, 2);
+    assert_int_equal(scan.list.n_roots, 2);
+    for (size_t i = 0; i < scan.list.n; i++) {
+        const struct model_origin *origin = &scan.list.items[i];
+        bool is_m = str_is(origin->name, "m");
+        assert_int_equal(model_origin_is_ambiguous(origin), is_m);
+        assert_true(!is_m || str_is(origin->other, test_dir_path(&dir, "two/m", other)));
+    }
+    scan_fini(&scan);
+    test_dir_remove(&dir);
+}
+
 static void model_inspect_config_error_is_kept(void **state) {
     struct test_dir dir;
     struct scan scan;
@@ -329,6 +357,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scan_directory_layouts_by_table),
         cmocka_unit_test(scan_duplicate_name_is_refused),
+        cmocka_unit_test(scan_repositories_with_one_name_are_merged),
         cmocka_unit_test(model_inspect_config_error_is_kept),
         cmocka_unit_test(scan_symlinks_are_followed),
         cmocka_unit_test(scan_path_parameters_override_config),
