@@ -96,7 +96,7 @@ class Live:
         self.http.close()
         self.grpc.close()
 
-    def infer(self, name, inputs, outputs=None, protocol="http", **more):
+    def infer(self, name, inputs, outputs=None, protocol="http", class_count=0, **more):
         """`inputs`: name → array. Returns: name → array."""
         module = {"http": triton_http, "grpc": triton_grpc}[protocol]
         made = []
@@ -105,7 +105,7 @@ class Live:
                 {"float32": "FP32", "int32": "INT32", "int64": "INT64"}[array.dtype.name]
             made.append(module.InferInput(key, array.shape, datatype))
             made[-1].set_data_from_numpy(array)
-        wanted = outputs and [module.InferRequestedOutput(key) for key in outputs]
+        wanted = outputs and [module.InferRequestedOutput(key, class_count=class_count) for key in outputs]
         got = getattr(self, protocol).infer(name, made, outputs=wanted, **more)
         response = got.get_response()
         names = [output["name"] if protocol == "http" else output.name

@@ -7,7 +7,7 @@
 
 #include "core/base/metric/metric.h"
 #include "serve/frontend/classify.h"
-#include "serve/frontend/labels.h"
+#include "serve/frontend/member_labels.h"
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
@@ -89,8 +89,14 @@ static enum status encode_response(const struct outgoing_response *outgoing, voi
     struct client_inference *self = client_inference_of(outgoing->inference);
     struct infer_response *response = outgoing->response;
     struct arena *arena = outgoing->arena;
-    enum status st = classify_outputs(arena, self->base.call.request, self->base.spec,
-                                      model_labels(self->base.served_version), response, err);
+    const struct infer_request *request = self->base.call.request;
+    struct response_labels labels;
+    enum status st = response_labels_find(self->services->repository, self->base.served_version,
+                                          request, arena, &labels, err);
+    if (st == ST_OK) {
+        st = classify_outputs(arena, request, self->base.spec, labels.outputs, response, err);
+    }
+    response_labels_release(&labels);
     return st == ST_OK ? self->protocol->encode(self, response, arena, outgoing->last, out, err)
                        : st;
 }

@@ -872,7 +872,7 @@ enum status load_prepare(struct repository *repository, struct str name,
                          const atomic_bool *cancelled, struct model **out, bool *unchanged,
                          struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
-    struct model_origin origin;
+    struct model_origin origin = {.path = STR("")};
     struct others others = {NULL, 0};
     bool requested = occasion == LOAD_REQUESTED;
     struct load_override given = override ? *override : (struct load_override){.version = 0};

@@ -276,3 +276,40 @@ def test_one_broken_ensemble_serves_the_others_at_start(start):
     live.server.expect_error("model failed to load")
     assert good(live) and 'unknown model "absent"' in live.index("bad")[1]
     assert http1.request(live.server.address, "GET", "/v2/models/bad/ready").status != 200
+
+
+# ---- labels of classes ---------------------------------------------------------------------------
+
+def write_labelled(folder, name, labels):
+    """`double` whose output has labels."""
+    ensembles.write_affine(folder, name, 2, 0)
+    (folder / name / "labels.txt").write_text("\n".join(labels), encoding="utf-8")
+    with open(folder / name / "config.pbtxt", "a", encoding="utf-8") as config:
+        config.write(tensor("input", "x") + tensor("output", "y", more='label_filename: "labels.txt"'))
+
+
+@pytest.mark.parametrize("protocol", ("http", "grpc"))
+def test_labels_of_members_are_those_of_outputs(start, protocol):
+    def write(folder):
+        write_models(folder)
+        write_labelled(folder, "labelled", "abcd")
+        middle = step("labelled", {"x": "IN"}, {"y": "MIDDLE"})
+        last = step("add_one", {"x": "MIDDLE"}, {"y": "OUT"})
+        write_ensemble(folder, "inner", ensemble(ENDS, step("labelled", {"x": "IN"}, {"y": "OUT"})))
+        write_ensemble(folder, "outer", ensemble(ENDS, step("inner", {"IN": "IN"}, {"OUT": "OUT"})))
+        write_ensemble(folder, "two", ensemble(ENDS + tensor("output", "MIDDLE"), middle, last))
+        own = ENDS.replace('name: "OUT"', 'name: "OUT" label_filename: "own.txt"')
+        write_ensemble(folder, "own", ensemble(own, step("labelled", {"x": "IN"}, {"y": "OUT"})))
+        (folder / "own" / "own.txt").write_text("e\nf\ng\nh\n", encoding="utf-8")
+
+    def classes(name, *outputs):
+        got = live.infer(name, {"IN": ROW}, outputs or ("OUT",), protocol=protocol, class_count=1)
+        return [got[output][0][0].decode() for output in outputs or ("OUT",)]
+
+    live = start(write, *EXPLICIT, "--load-model", "*")
+    assert classes("inner") == classes("outer") == ["8.000000:3:d"]
+    assert classes("two", "MIDDLE", "OUT") == ["8.000000:3:d", "9.000000:3"]  # the last member has no labels
+    assert classes("own") == ["8.000000:3:h"]
+    (live.folder / "labelled" / "labels.txt").write_text("A\nB\nC\nD", encoding="utf-8")
+    live.http.load_model("labelled")
+    assert classes("outer") == ["8.000000:3:D"]
