@@ -13,8 +13,9 @@
 #include "net/client/dial.h"
 
 enum {
-    MAX_WRITES = 4, /* per connection and round, so that others get their share */
-    MAX_TRIES = 8,  /* per write: a large one often needs several while the peer reads */
+    MAX_WRITES = 4,          /* per connection and round, so that others get their share */
+    MAX_TRIES = 8,           /* per write: a large one often needs several while the peer reads */
+    PLAINTEXT_BYTES = 16384, /* of TLS, at a time */
 };
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -43,10 +44,61 @@ static void output_advance(struct grpc_client_conn *conn, size_t n_bytes) {
 /* Closes the connection with ST_IO "HOST:PORT: why". */
 static void fail_connection(struct grpc_client_conn *conn, const char *why);
 
+static void on_written(uv_write_t *write, int status);
+
+/* ---- the socket: TLS ------------------------------------------------------------------------- */
+
+/* Writes what TLS has for the server, unless a write is in progress. */
+static void flush_encrypted(struct grpc_client_conn *conn) {
+    size_t n = grpc_tls_pending(&conn->tls);
+    if (conn->writing || n == 0) {
+        return;
+    }
+    conn->encrypted = malloc(n);
+    if (!conn->encrypted) {
+        fail_connection(conn, "out of memory for a write");
+        return;
+    }
+    grpc_tls_take(&conn->tls, conn->encrypted, n);
+    uv_buf_t buf = {.base = conn->encrypted, .len = n};
+    conn->write.data = conn;
+    int rc = uv_write(&conn->write, &conn->uv.stream, &buf, 1, on_written);
+    conn->writing = rc == 0;
+    if (rc != 0) {
+        free(conn->encrypted);
+        conn->encrypted = NULL;
+        fail_connection(conn, uv_strerror(rc));
+    }
+}
+
+/* The output counts as written when the last of its encrypted bytes is. */
+static void write_encrypted(struct grpc_client_conn *conn) {
+    const struct grpc_output *output = conn->output;
+    struct error err = {.status = ST_OK};
+    for (size_t i = 0; i < output->n && err.status == ST_OK; i++) {
+        const struct piece *piece = &output->pieces[i];
+        (void)!grpc_tls_write(&conn->tls, str_make(piece->data, piece->n_bytes), &err);
+    }
+    if (err.status != ST_OK) {
+        fail_connection(conn, err.text);
+    } else {
+        flush_encrypted(conn);
+    }
+}
+
+/* ---- the socket: bytes out ------------------------------------------------------------------- */
+
 static void on_written(uv_write_t *write, int status) {
     struct grpc_client_conn *conn = write->data;
     conn->writing = false;
-    output_written(conn);
+    free(conn->encrypted);
+    conn->encrypted = NULL;
+    if (conn->phase != GRPC_CLIENT_CLOSED && conn->client->tls && status == 0) {
+        flush_encrypted(conn);
+    }
+    if (conn->output && !conn->writing) {
+        output_written(conn);
+    }
     if (status < 0 && conn->phase != GRPC_CLIENT_CLOSED) {
         fail_connection(conn, uv_strerror(status));
     }
@@ -71,6 +123,10 @@ static unsigned list_unsent(const struct grpc_client_conn *conn,
 static void write_output(struct grpc_client_conn *conn) {
     uv_buf_t bufs[GRPC_OUTPUT_PIECES];
     int rc = 0;
+    if (conn->client->tls) {
+        write_encrypted(conn);
+        return;
+    }
     for (unsigned tries = 0; conn->output && rc >= 0 && tries < MAX_TRIES; tries++) {
         rc = uv_try_write(&conn->uv.stream, bufs, list_unsent(conn, bufs));
         if (rc > 0) {
@@ -132,7 +188,8 @@ enum { KEEPALIVE_S = 60 }; /* TCP keepalive: detects a lost machine */
 static void set_phase(struct grpc_client_conn *conn, enum grpc_client_phase phase) {
     static const uint32_t NEXT[] = {
         [GRPC_CLIENT_RESOLVING] = TO(RESOLVING) | TO(CONNECTING) | TO(CLOSED),
-        [GRPC_CLIENT_CONNECTING] = TO(CONNECTING) | TO(CONNECTED) | TO(CLOSED),
+        [GRPC_CLIENT_CONNECTING] = TO(CONNECTING) | TO(HANDSHAKE) | TO(CONNECTED) | TO(CLOSED),
+        [GRPC_CLIENT_HANDSHAKE] = TO(CONNECTED) | TO(CLOSED),
         [GRPC_CLIENT_CONNECTED] = TO(CLOSED),
         [GRPC_CLIENT_CLOSED] = 0,
     };
@@ -191,7 +248,8 @@ bool grpc_client_conn_can_free(const struct grpc_client_conn *conn) {
 }
 
 void grpc_client_conn_free(struct grpc_client_conn *conn) {
-    assert(!conn->output);
+    assert(!conn->output && !conn->encrypted);
+    grpc_tls_fini(&conn->tls);
     if (conn->addresses) {
         uv_freeaddrinfo(conn->addresses);
     }
@@ -206,14 +264,72 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     *buf = uv_buf_init(conn->client->in, GRPC_CLIENT_READ_BYTES);
 }
 
+static void open_session(struct grpc_client_conn *conn) {
+    struct error err;
+    set_phase(conn, GRPC_CLIENT_CONNECTED); /* calls can start */
+    if (grpc_client_session_open(&conn->client->core, &conn->session, &err) != ST_OK) {
+        grpc_client_conn_close(conn, &err);
+    }
+}
+
+/* Writes what it has to say, an alert too. */
+static void continue_handshake(struct grpc_client_conn *conn) {
+    struct error err;
+    bool done = false;
+    enum status st = grpc_tls_handshake(&conn->tls, &done, &err);
+    flush_encrypted(conn);
+    if (conn->phase == GRPC_CLIENT_CLOSED) {
+        return;
+    }
+    if (st != ST_OK) {
+        fail_connection(conn, err.text);
+    } else if (done) {
+        open_session(conn);
+        grpc_client_schedule_deferred(conn->client);
+    }
+}
+
+static void receive_encrypted(struct grpc_client_conn *conn, struct str bytes) {
+    char data[PLAINTEXT_BYTES];
+    struct error err;
+    size_t n = 1;
+    if (!grpc_tls_receive(&conn->tls, bytes)) {
+        fail_connection(conn, "out of memory for what the server sent");
+    } else if (conn->phase == GRPC_CLIENT_HANDSHAKE) {
+        continue_handshake(conn);
+    }
+    while (conn->phase == GRPC_CLIENT_CONNECTED && n > 0) {
+        if (grpc_tls_read(&conn->tls, data, sizeof(data), &n, &err) != ST_OK) {
+            fail_connection(conn, err.text);
+        } else if (n > 0) {
+            grpc_client_session_receive(&conn->session, str_make(data, n));
+        }
+    }
+    if (conn->phase == GRPC_CLIENT_CONNECTED) {
+        flush_encrypted(conn); /* messages of TLS itself */
+    }
+}
+
+static void on_end(struct grpc_client_conn *conn, int status) {
+    struct error err;
+    if (status == UV_EOF && conn->phase == GRPC_CLIENT_HANDSHAKE) {
+        grpc_tls_explain_end(&conn->tls, &err);
+        fail_connection(conn, err.text);
+    } else {
+        fail_connection(conn, status == UV_EOF ? "the server closed the connection"
+                                               : uv_strerror(status));
+    }
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     struct grpc_client_conn *conn = stream->data;
     if (conn->phase == GRPC_CLIENT_CLOSED || n == 0) {
         return;
     }
     if (n < 0) {
-        fail_connection(conn,
-                        n == UV_EOF ? "the server closed the connection" : uv_strerror((int)n));
+        on_end(conn, (int)n);
+    } else if (conn->client->tls) {
+        receive_encrypted(conn, str_make(buf->base, (size_t)n));
     } else {
         grpc_client_session_receive(&conn->session, str_make(buf->base, (size_t)n));
     }
@@ -264,6 +380,17 @@ static void try_next_address(struct grpc_client_conn *conn, int why) {
     grpc_client_conn_close(conn, &err);
 }
 
+static void start_handshake(struct grpc_client_conn *conn) {
+    const struct grpc_client *client = conn->client;
+    struct error err;
+    set_phase(conn, GRPC_CLIENT_HANDSHAKE);
+    if (grpc_tls_init(&conn->tls, client->tls, client->target.host, &err) != ST_OK) {
+        fail_connection(conn, err.text);
+    } else {
+        continue_handshake(conn);
+    }
+}
+
 static void on_connected(uv_connect_t *connect, int status) {
     struct grpc_client_conn *conn = connect->data;
     if (conn->phase == GRPC_CLIENT_CLOSED || uv_is_closing(&conn->uv.handle)) {
@@ -279,10 +406,10 @@ static void on_connected(uv_connect_t *connect, int status) {
     if (conn->uv.handle.type == UV_TCP) {
         uv_tcp_keepalive(&conn->uv.tcp, 1, KEEPALIVE_S);
     }
-    struct error err;
-    set_phase(conn, GRPC_CLIENT_CONNECTED); /* calls can start */
-    if (grpc_client_session_open(&conn->client->core, &conn->session, &err) != ST_OK) {
-        grpc_client_conn_close(conn, &err);
+    if (conn->client->tls) {
+        start_handshake(conn);
+    } else {
+        open_session(conn);
     }
 }
 
@@ -339,6 +466,7 @@ static void on_connect_timeout(struct timer *timer) {
     static const char *const WORDS[] = {
         [GRPC_CLIENT_RESOLVING] = "name lookup timed out",
         [GRPC_CLIENT_CONNECTING] = "connection timed out",
+        [GRPC_CLIENT_HANDSHAKE] = "TLS handshake timed out",
         [GRPC_CLIENT_CONNECTED] = "timed out waiting for the server's HTTP/2 SETTINGS",
     };
     struct grpc_client_conn *conn = CONTAINER_OF(timer, struct grpc_client_conn, timer);

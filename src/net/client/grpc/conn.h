@@ -18,6 +18,7 @@
 #include <uv.h>
 
 #include "net/client/grpc/grpc_client.h"
+#include "net/client/grpc/tls.h"
 #include "net/client/grpc_session/session.h"
 #include "net/transport/address.h"
 
@@ -38,6 +39,7 @@ struct grpc_client {
     struct worker *worker;
     struct grpc_client_target target;
     char *authority;
+    const struct grpc_client_tls *tls; /* NULL: none */
     LIST_HEAD(, grpc_client_conn) conns;
     struct deferred_task deferred;
     struct timer timer;
@@ -57,6 +59,7 @@ struct grpc_client {
 enum grpc_client_phase {
     GRPC_CLIENT_RESOLVING,  /* looking up the name */
     GRPC_CLIENT_CONNECTING, /* connecting to one of the addresses */
+    GRPC_CLIENT_HANDSHAKE,  /* of TLS */
     GRPC_CLIENT_CONNECTED,  /* calls can start */
     GRPC_CLIENT_CLOSED,     /* waits for the handle and the lookup to close */
 };
@@ -77,6 +80,8 @@ struct grpc_client_conn {
     const struct addrinfo *next_address; /* in `addresses` */
     struct timer timer;                  /* connect timeout */
     struct grpc_client_session session;
+    struct grpc_tls tls;
+    char *encrypted; /* of `tls`, which are being written */
     /* Output being written, and the position up to which it is sent. */
     struct grpc_output *output;
     size_t piece, at;

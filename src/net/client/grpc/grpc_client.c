@@ -283,6 +283,7 @@ static enum status make_core(struct grpc_client *client, const struct grpc_clien
     }
     memcpy(client->authority, authority.ptr, authority.len);
     client->core.limits = options->limits;
+    client->core.is_tls = options->tls != NULL;
     client->core.authority = str_make(client->authority, authority.len);
     client->core.arenas = worker_arenas(client->worker);
     client->core.schedule_deferred = schedule_deferred;
@@ -300,7 +301,11 @@ enum status grpc_client_new(const struct grpc_client_options *options, struct gr
     client->deferred = (struct deferred_task){.run = run_deferred, .runs_last = true};
     client->timer.on_expire = on_timeout;
     client->done_msg.run = run_done;
+    client->tls = options->tls;
     enum status st = grpc_client_target_parse(options->target, &client->target, err);
+    if (st == ST_OK && client->tls) {
+        st = grpc_client_tls_check(client->tls, err);
+    }
     if (st == ST_OK) {
         st = make_core(client, options, err);
     }

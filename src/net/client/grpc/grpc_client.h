@@ -29,17 +29,31 @@ enum status grpc_client_start_call(struct grpc_client *client,
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
+/* TLS to the server. Paths are of PEM files, read with each connection; the settings are their
+ * names in messages. */
+struct grpc_client_tls {
+    const char *ca;   /* trusted CAs; NULL: the system's */
+    const char *cert; /* client certificate; NULL: none */
+    const char *key;  /* its key; NULL: in the same file */
+    const char *ca_setting, *cert_setting, *key_setting;
+};
+
+/* Reads the files. Returns: ST_BAD_CONFIG with the file, ST_NO_MEMORY. Thread: any. */
+enum status grpc_client_tls_check(const struct grpc_client_tls *files,
+                                  struct error *err) SLUICE_MUST_USE;
+
 /* Read during grpc_client_new only. */
 struct grpc_client_options {
     struct worker *worker;
     /* "HOST:PORT" (a name or an address), "[v6]:PORT", "unix:/path". */
     struct str target;
-    struct str authority; /* sent in requests; "": the target, or localhost */
+    struct str authority;              /* sent in requests; "": the target, or localhost */
+    const struct grpc_client_tls *tls; /* must outlive the client; NULL: none */
     struct grpc_client_limits limits;
 };
 
-/* Creates a client; connects on the first call. Returns: ST_BAD_CONFIG for the target,
- * ST_NO_MEMORY. Owns: *out until grpc_client_free. */
+/* Creates a client; connects on the first call. Returns: ST_BAD_CONFIG for the target or a
+ * file of TLS, ST_NO_MEMORY. Owns: *out until grpc_client_free. */
 enum status grpc_client_new(const struct grpc_client_options *options, struct grpc_client **out,
                             struct error *err) SLUICE_MUST_USE;
 /* Ends all calls with ST_CANCELLED, then closes the connections; calls `done` when all are
