@@ -4,7 +4,9 @@ import functools
 import http.server
 import json
 import os
+import pathlib
 import re
+import ssl
 import threading
 from concurrent import futures
 
@@ -123,17 +125,28 @@ class Taken:
 
 
 class Collector(Taken):
-    """`answers`: statuses to begin with, and fields for them; then 200. `said`: the bodies of those that take."""
+    """`answers`: statuses to begin with, and fields for them; then 200. `said`: the bodies of those that take. `tls`: see
+    GrpcCollector."""
 
-    def __init__(self, answers=(), said=()):
+    def __init__(self, answers=(), said=(), tls=None):
         super().__init__(answers, said)
+        self.scheme = "https" if tls else "http"
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls["cert"], tls["key"])
+            if tls.get("client_ca"):
+                context.load_verify_locations(tls["client_ca"])
+                context.verify_mode = ssl.CERT_REQUIRED
+            # Each connection's own thread does the handshake.
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+            self.server.handle_error = lambda *_: None
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.server.server_port}/v1/traces"
+        return f"{self.scheme}://127.0.0.1:{self.server.server_port}/v1/traces"
 
     def handler(self):
         collector = self
@@ -179,16 +192,25 @@ class Collector(Taken):
         self.thread.join()
 
 
-class GrpcCollector(Taken):
-    """Over gRPC. `answers`: status codes to begin with; then OK. `said`: the messages of those that take."""
+def credentials_of(tls):
+    cert, key, client_ca = (pathlib.Path(tls[name]).read_bytes() if tls.get(name) else None
+                            for name in ("cert", "key", "client_ca"))
+    return grpc.ssl_server_credentials([(key, cert)], client_ca, client_ca is not None)
 
-    def __init__(self, answers=(), said=()):
+
+class GrpcCollector(Taken):
+    """Over gRPC. `answers`: status codes to begin with; then OK. `said`: the messages of those that take. `tls`: its files,
+    {"cert", "key", "client_ca"}, the last of which may be missing."""
+
+    def __init__(self, answers=(), said=(), tls=None):
         super().__init__(answers, said)
         self.server = grpc.server(futures.ThreadPoolExecutor(4))
         handler = grpc.unary_unary_rpc_method_handler(self.export)
         service, _, method = EXPORT[1:].rpartition("/")
         self.server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
-        self.url = f"http://127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        port = (self.server.add_secure_port("127.0.0.1:0", credentials_of(tls)) if tls
+                else self.server.add_insecure_port("127.0.0.1:0"))
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         self.server.start()
 
     def export(self, body, context):

@@ -11,7 +11,6 @@
 #include "core/base/metric/metric.h"
 #include "core/base/random.h"
 #include "core/event/clock.h"
-#include "net/client/grpc/grpc_client.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
@@ -42,6 +41,7 @@ TAILQ_HEAD(batch_list, batch);
 struct trace_export {
     struct worker *worker;
     struct http_fetcher *fetcher; /* NULL: over gRPC */
+    struct http_fetch_tls tls;    /* of `fetcher` */
     struct grpc_client *client;   /* NULL: over HTTP */
     struct trace_export_options options;
     enum otlp_format format;
@@ -433,6 +433,8 @@ static void on_stop_message(struct worker_msg *msg) {
 }
 
 static enum status open_fetcher(struct trace_export *self, struct error *err) {
+    const struct grpc_client_tls *tls = &self->options.tls;
+    self->tls = (struct http_fetch_tls){.ca = tls->ca, .cert = tls->cert, .key = tls->key};
     self->arena = arena_new(NULL, 0);
     for (size_t i = 0; self->arena && i < self->options.n_fields; i++) {
         const struct grpc_field *field = &self->options.fields[i];
@@ -443,13 +445,14 @@ static enum status open_fetcher(struct trace_export *self, struct error *err) {
             return error_no_memory(err, "traces");
         }
     }
-    return self->arena ? http_fetcher_new(self->worker, &self->options.tls, 1, &self->fetcher, err)
+    return self->arena ? http_fetcher_new(self->worker, &self->tls, 1, &self->fetcher, err)
                        : error_no_memory(err, "traces");
 }
 
 static enum status open_client(struct trace_export *self, struct error *err) {
     struct grpc_client_options client = {.worker = self->worker,
                                          .target = str_of(self->options.url),
+                                         .tls = self->options.is_tls ? &self->options.tls : NULL,
                                          .limits = {.max_message_bytes = GRPC_ANSWER_BYTES,
                                                     .setting = "a collector's answer",
                                                     .stream_window_bytes = GRPC_ANSWER_BYTES,
@@ -470,8 +473,10 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
     self->msg.run = on_stop_message;
     random_fill(&self->prng.state, sizeof self->prng.state);
     self->format = options->protocol == TRACE_HTTP_JSON ? OTLP_JSON : OTLP_PROTOBUF;
-    enum status st =
-        options->protocol == TRACE_GRPC ? open_client(self, err) : open_fetcher(self, err);
+    enum status st = options->is_tls ? grpc_client_tls_check(&self->options.tls, err) : ST_OK;
+    if (st == ST_OK) {
+        st = options->protocol == TRACE_GRPC ? open_client(self, err) : open_fetcher(self, err);
+    }
     if (st != ST_OK) {
         trace_export_free(self);
         return st;

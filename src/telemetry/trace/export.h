@@ -1,5 +1,5 @@
 /* Exports traces to an OpenTelemetry collector in batches: OTLP over HTTP, in JSON or protobuf, or
- * over gRPC without TLS. A failed batch is retried a few times.
+ * over gRPC. A failed batch is retried a few times.
  *
  * Back pressure: a slow collector delays no request; up to max_queue spans wait, further ones are
  * dropped and counted.
@@ -11,6 +11,7 @@
 
 #include "codec/trace/otlp_trace.h"
 #include "core/event/worker.h"
+#include "net/client/grpc/grpc_client.h"
 #include "net/client/http_fetch.h"
 #include "net/transport/grpc/message.h"
 
@@ -26,8 +27,9 @@ struct trace_export_options {
     const char *url;                            /* TRACE_GRPC: "HOST:PORT" */
     struct grpc_field fields[TRACE_MAX_FIELDS]; /* metadata, or header fields */
     size_t n_fields;
-    struct http_fetch_tls tls; /* of an https URL */
-    uint64_t timeout_ns;       /* of one try; 0: 10 s */
+    bool is_tls;                /* the URL is of https, or gRPC is over TLS */
+    struct grpc_client_tls tls; /* with is_tls */
+    uint64_t timeout_ns;        /* of one try; 0: 10 s */
     struct otlp_attribute resource[TRACE_MAX_RESOURCES];
     size_t n_resource;
     uint32_t max_queue; /* spans in all batches, including the one being sent */

@@ -234,24 +234,40 @@ static enum status read_protocol(struct arena *arena, struct trace_export_option
     return ST_OK;
 }
 
-/* "http://HOST:PORT"; the port is 4317 by default, and a path means nothing. */
+/* Clause: OpenTelemetry, OTLP exporter, "Insecure": of gRPC; a scheme of the endpoint counts
+ * before it. */
+static bool read_insecure(struct arena *arena) {
+    const char *variable;
+    struct str value = read_otlp(arena, "INSECURE", &variable);
+    bool is_insecure = value.ptr && str_eq_nocase(value, STR("true"));
+    if (value.ptr && !is_insecure && !str_eq_nocase(value, STR("false"))) {
+        log_invalid(variable, value, "false");
+    }
+    return is_insecure;
+}
+
+/* "http://HOST:PORT", https, or HOST:PORT; the port is 4317 by default, and a path means
+ * nothing. */
 static enum status read_grpc_endpoint(struct arena *arena, const char *variable, struct str value,
                                       struct trace_export_options *out, struct error *err) {
-    if (str_starts_with(value, STR("https://"))) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "%s %.*s: traces over gRPC are sent without TLS; with "
-                         "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf and the collector's port for "
-                         "HTTP they are sent over TLS",
-                         variable, STR_ARG(value));
+    static const struct str plain = STR("http://"), secure = STR("https://");
+    struct str rest = value;
+    if (str_starts_with(value, secure)) {
+        out->is_tls = true;
+        rest = str_make(value.ptr + secure.len, value.len - secure.len);
+    } else if (str_starts_with(value, plain)) {
+        rest = str_make(value.ptr + plain.len, value.len - plain.len);
+    } else {
+        out->is_tls = !read_insecure(arena);
     }
-    if (!str_starts_with(value, STR("http://"))) {
-        return error_set(err, ST_BAD_CONFIG, "%s: expected http://HOST:PORT, got \"%.*s\"",
-                         variable, STR_ARG(value));
-    }
-    struct str rest = str_make(value.ptr + 7, value.len - 7);
     struct str host = str_cut(&rest, '/');
-    bool is_v6 = host.len > 0 && host.ptr[host.len - 1] == ']';
-    bool has_port = !is_v6 && host.len > 0 && memchr(host.ptr, ':', host.len);
+    if (host.len == 0 || (rest.ptr && rest.len > 0 && rest.ptr[0] == '/')) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: expected http://HOST:PORT, https or HOST:PORT, got \"%.*s\"",
+                         variable, STR_ARG(value));
+    }
+    bool is_v6 = host.ptr[host.len - 1] == ']';
+    bool has_port = !is_v6 && memchr(host.ptr, ':', host.len);
     out->url = arena_printf(arena, "%.*s%s", STR_ARG(host), has_port ? "" : ":4317").ptr;
     return out->url ? ST_OK : error_no_memory(err, "traces");
 }
@@ -266,6 +282,7 @@ static enum status read_http_endpoint(struct arena *arena, const char *variable,
                          "%s: expected http://HOST:PORT, or https, got \"%.*s\"", variable,
                          STR_ARG(value));
     }
+    out->is_tls = str_starts_with(value, STR("https://"));
     while (!is_whole && value.len > 0 && value.ptr[value.len - 1] == '/') {
         value.len--;
     }
@@ -285,6 +302,15 @@ static enum status read_endpoint(struct arena *arena, struct trace_export_option
                    : read_http_endpoint(arena, variable, value, out, err);
 }
 
+/* A key of no certificate would not be sent. */
+static enum status check_files(const struct trace_export_options *out, struct error *err) {
+    const struct grpc_client_tls *tls = &out->tls;
+    return out->is_tls && tls->key && !tls->cert
+               ? error_set(err, ST_BAD_CONFIG, "%s: expected its certificate in %s",
+                           tls->key_setting, tls->cert_setting)
+               : ST_OK;
+}
+
 static enum status read_collector(struct arena *arena, const char *service,
                                   struct trace_export_options *out, struct error *err) {
     const char *variable;
@@ -299,14 +325,15 @@ static enum status read_collector(struct arena *arena, const char *service,
     out->max_batch = out->max_batch < out->max_queue ? out->max_batch : out->max_queue;
     out->delay_ms = read_number("OTEL_BSP_SCHEDULE_DELAY", read_variable("OTEL_BSP_SCHEDULE_DELAY"),
                                 0, MAX_MS, DEFAULT_DELAY_MS);
-    out->tls.ca = read_otlp(arena, "CERTIFICATE", &variable).ptr;
-    out->tls.cert = read_otlp(arena, "CLIENT_CERTIFICATE", &variable).ptr;
-    out->tls.key = read_otlp(arena, "CLIENT_KEY", &variable).ptr;
+    out->tls.ca = read_otlp(arena, "CERTIFICATE", &out->tls.ca_setting).ptr;
+    out->tls.cert = read_otlp(arena, "CLIENT_CERTIFICATE", &out->tls.cert_setting).ptr;
+    out->tls.key = read_otlp(arena, "CLIENT_KEY", &out->tls.key_setting).ptr;
     read_resource(arena, service, out);
     enum status st = read_protocol(arena, out, err);
     if (st == ST_OK) {
         st = read_endpoint(arena, out, err);
     }
+    st = st == ST_OK ? check_files(out, err) : st;
     return st == ST_OK ? read_fields(arena, out, err) : st;
 }
 

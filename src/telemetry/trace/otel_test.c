@@ -22,6 +22,12 @@ static const char *const NAMES[] = {"OTEL_TRACES_SAMPLER",
                                     "OTEL_EXPORTER_OTLP_TIMEOUT",
                                     "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
                                     "OTEL_EXPORTER_OTLP_CERTIFICATE",
+                                    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+                                    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+                                    "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+                                    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+                                    "OTEL_EXPORTER_OTLP_INSECURE",
+                                    "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
                                     "OTEL_BSP_MAX_QUEUE_SIZE",
                                     "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
                                     "OTEL_BSP_SCHEDULE_DELAY",
@@ -88,8 +94,11 @@ static void otel_endpoints_become_urls(void **state) {
         {"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:1/v1", "c:1"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT=http://[::1]:5/", "[::1]:5"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT=http://[::1]", "[::1]:4317"},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT=c:4317", NULL},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4317", NULL},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=c:4318", "c:4318"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4318/", "c:4318"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://[::1]", "[::1]:4317"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://", NULL},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=grpc://c:1", NULL},
         {"OTEL_EXPORTER_OTLP_ENDPOINT=http://a|OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://b",
          "b:4317"},
         {"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "http://localhost:4318/v1/traces"},
@@ -112,6 +121,63 @@ static void otel_endpoints_become_urls(void **state) {
             fail_msg("%s: %s", rows[i].variables, st == ST_OK ? settings.collector.url : err.text);
         }
     }
+}
+
+/* A scheme counts before OTEL_EXPORTER_OTLP_INSECURE, which is for gRPC. */
+static void otel_endpoints_are_over_tls(void **state) {
+    static const struct {
+        const char *variables;
+        bool is_tls;
+    } rows[] = {
+        {"", false},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:1", false},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:1", true},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=c:1", true},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=c:1|OTEL_EXPORTER_OTLP_INSECURE=true", false},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=c:1|OTEL_EXPORTER_OTLP_INSECURE=TRUE", false},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=c:1|OTEL_EXPORTER_OTLP_INSECURE=false", true},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=c:1|OTEL_EXPORTER_OTLP_INSECURE=1", true}, /* invalid */
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=c:1|OTEL_EXPORTER_OTLP_INSECURE=true|"
+         "OTEL_EXPORTER_OTLP_TRACES_INSECURE=false",
+         true},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:1|OTEL_EXPORTER_OTLP_INSECURE=true", true},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:1|OTEL_EXPORTER_OTLP_INSECURE=false", false},
+        {"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf|OTEL_EXPORTER_OTLP_ENDPOINT=https://c", true},
+        {"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf|OTEL_EXPORTER_OTLP_ENDPOINT=http://c", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct otel_settings settings;
+        assert_int_equal(read_with(rows[i].variables, &settings), ST_OK);
+        if (settings.collector.is_tls != rows[i].is_tls) {
+            fail_msg("%s", rows[i].variables);
+        }
+    }
+}
+
+static void otel_files_of_tls_have_their_variables(void **state) {
+    struct otel_settings settings;
+    (void)state;
+    assert_int_equal(read_with("OTEL_EXPORTER_OTLP_ENDPOINT=https://c|"
+                               "OTEL_EXPORTER_OTLP_CERTIFICATE=/a|"
+                               "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE=/b|"
+                               "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=/c|"
+                               "OTEL_EXPORTER_OTLP_CLIENT_KEY=/d",
+                               &settings),
+                     ST_OK);
+    const struct grpc_client_tls *tls = &settings.collector.tls;
+    assert_string_equal(tls->ca, "/b");
+    assert_string_equal(tls->ca_setting, "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE");
+    assert_string_equal(tls->cert, "/c");
+    assert_string_equal(tls->cert_setting, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
+    assert_string_equal(tls->key, "/d");
+    assert_int_equal(read_with("OTEL_EXPORTER_OTLP_ENDPOINT=https://c|"
+                               "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY=/d",
+                               &settings),
+                     ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY: expected its "
+                                     "certificate in OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"));
+    assert_int_equal(read_with("OTEL_EXPORTER_OTLP_CLIENT_KEY=/d", &settings), ST_OK);
 }
 
 static void otel_invalid_numbers_leave_the_default(void **state) {
@@ -214,6 +280,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(otel_defaults_are_upstreams, setup, teardown),
         cmocka_unit_test_setup_teardown(otel_endpoints_become_urls, setup, teardown),
+        cmocka_unit_test_setup_teardown(otel_endpoints_are_over_tls, setup, teardown),
+        cmocka_unit_test_setup_teardown(otel_files_of_tls_have_their_variables, setup, teardown),
         cmocka_unit_test_setup_teardown(otel_invalid_numbers_leave_the_default, setup, teardown),
         cmocka_unit_test_setup_teardown(otel_lists_are_decoded, setup, teardown),
         cmocka_unit_test_setup_teardown(otel_lists_are_bounded, setup, teardown),

@@ -3,12 +3,14 @@ has, how they join those of the client and of the server, which requests are sam
 not there."""
 import contextlib
 import json
+import pathlib
 import re
 
 import grpc
 import pytest
 
 from lib import http1, otlp
+from lib.certificates import Identity
 from lib.pick_client import Proxy, answer_body, answer_headers, body, endpoint_of, headers, set_headers
 from lib.server import run
 
@@ -315,8 +317,8 @@ def test_traces_are_sent_at_the_end(start):
 
 
 @pytest.mark.parametrize("variables, why", [
-    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector:4317"}, "traces over gRPC are sent without TLS"),
-    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"}, "expected http://HOST:PORT"),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://collector:4317"}, "expected http://HOST:PORT, https or HOST:PORT"),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "https://"}, "expected http://HOST:PORT, https or HOST:PORT"),
     ({"OTEL_EXPORTER_OTLP_PROTOCOL": "thrift"}, "expected grpc, http/protobuf or http/json"),
     ({"OTEL_TRACES_EXPORTER": "console"}, "expected otlp or none"),
     ({"OTEL_EXPORTER_OTLP_HEADERS": "a"}, "expected NAME=VALUE"),
@@ -339,3 +341,99 @@ def test_traces_without_exporter_go_on(start):
     picker = start(POOL, None, OTEL_TRACES_EXPORTER="none")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         assert sent_on(proxy, {"traceparent": PARENT}).startswith(f"00-{TRACE}-")
+
+
+# ---- TLS -----------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def files(tmp_path):
+    """An authority, a collector and a client that it has signed, and another authority: {name: file}."""
+    root, other = Identity("root", authority=True), Identity("other", authority=True)
+    found = {"root": root.write_cert(tmp_path / "root.crt"), "other": other.write_cert(tmp_path / "other.crt")}
+    for name in ("server", "client"):
+        found[name], found[name + ".key"] = Identity(name, root).write(tmp_path / name)
+    found["stranger"], found["stranger.key"] = Identity("stranger", other).write(tmp_path / "stranger")
+    return found
+
+
+def secured(files, with_client=False):
+    return {"cert": files["server"], "key": files["server.key"], "client_ca": files["root"] if with_client else None}
+
+
+@pytest.mark.parametrize("protocol", list(collectors()))
+@pytest.mark.parametrize("with_client", [False, True])
+def test_traces_over_tls(start, files, protocol, with_client):
+    with collectors()[protocol](tls=secured(files, with_client)) as collector:
+        client = {"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": files["client"],
+                  "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY": files["client.key"]} if with_client else {}
+        picker = start(POOL, collector, OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+                       OTEL_EXPORTER_OTLP_CERTIFICATE=files["other"],
+                       OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE=files["root"], **client)
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            for _ in range(3):
+                chat(proxy, {"traceparent": PARENT})
+        picker.wait_until(lambda now: now['sluice_traces_total{result="written"}'] == 3, "traces that were sent")
+        assert len([span for span in collector.spans() if span["name"] == "gateway.request"]) == 3
+
+
+@pytest.mark.parametrize("insecure", ["true", "false"])
+def test_traces_endpoint_without_scheme(start, files, insecure):
+    """The variable decides, TLS by default."""
+    with otlp.GrpcCollector(tls=None if insecure == "true" else secured(files)) as collector:
+        picker = start(POOL, collector, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url.partition("//")[2],
+                       OTEL_EXPORTER_OTLP_CERTIFICATE=files["root"],
+                       **({"OTEL_EXPORTER_OTLP_INSECURE": "true"} if insecure == "true" else {}))
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            chat(proxy)
+        picker.wait_until(lambda now: now['sluice_traces_total{result="written"}'] == 1, "a trace that was sent")
+
+
+@pytest.mark.parametrize("protocol", list(collectors()))
+@pytest.mark.parametrize("wrong, reason", [
+    ("authority", "certificate"), ("client", None), ("no client", None), ("plain", None)])
+def test_traces_over_tls_that_fails(start, files, protocol, wrong, reason):
+    """One line of the log however many batches fail, and requests are answered meanwhile."""
+    variables = {"OTEL_EXPORTER_OTLP_CERTIFICATE": files["other" if wrong == "authority" else "root"]}
+    if wrong == "client":
+        variables |= {"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": files["stranger"],
+                      "OTEL_EXPORTER_OTLP_CLIENT_KEY": files["stranger.key"]}
+    tls = None if wrong == "plain" else secured(files, "client" in wrong)
+    with collectors()[protocol](tls=tls) as collector:
+        endpoint = collector.url.removesuffix("/v1/traces").replace("http://", "https://")
+        picker = start(POOL, collector, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint,
+                       OTEL_BSP_MAX_EXPORT_BATCH_SIZE="16", **variables)
+        picker.expect_error("trace export failed")
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            assert {proxy.pick() for _ in range(80)} == {A, B}
+            picker.wait_streams(0)
+        picker.stop()  # the last try of each batch
+        (line,) = [line for line in picker.log_lines() if line.get("event") == "trace export failed"]
+        assert line["reason"] and (reason or "") in line["reason"], line
+        assert collector.n_asked == 0
+
+
+def test_traces_over_tls_take_a_new_certificate(start, files, tmp_path):
+    """The files are read with each connection: what could not be sent is sent then."""
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(pathlib.Path(files["other"]).read_bytes())
+    with otlp.GrpcCollector(tls=secured(files)) as collector:
+        picker = start(POOL, collector, OTEL_EXPORTER_OTLP_CERTIFICATE=str(ca))
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            chat(proxy)
+            picker.wait_streams(0)
+        ca.write_bytes(pathlib.Path(files["root"]).read_bytes())
+        picker.wait_until(lambda now: now['sluice_traces_total{result="written"}'] == 1, "the trace")
+
+
+@pytest.mark.parametrize("variables, message", [
+    ({"OTEL_EXPORTER_OTLP_CERTIFICATE": "/none.crt"}, "OTEL_EXPORTER_OTLP_CERTIFICATE /none.crt: expected certificates in PEM"),
+    ({"OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE": "/none.crt"},
+     "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE /none.crt: expected a certificate in PEM"),
+    ({"OTEL_EXPORTER_OTLP_CLIENT_KEY": "/none.key"},
+     "OTEL_EXPORTER_OTLP_CLIENT_KEY: expected its certificate in OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"),
+])
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_traces_files_of_tls_that_cannot_be_used(protocol, variables, message):
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, **variables}
+    done = run("pick", "--endpoint", A, "--tracing", "--grpc", "127.0.0.1:0", "--metrics", "none", env=env)
+    assert done.returncode == 1 and message in done.stderr, done
