@@ -69,6 +69,24 @@ PLUGINS = {
     "lora-affinity-scorer-queue": profile("lora-affinity-scorer", "queue-scorer", weights=(1, 2)),
     "session-affinity-scorer": profile("session-affinity-scorer", "queue-scorer", weights=(2, 1)),
     "session-affinity-filter": profile("session-affinity-filter", "queue-scorer"),
+    "session-affinity-filter-id": profile(plugin("session-affinity-filter", strategy="session_id"), "queue-scorer"),
+    "session-affinity-scorer-id": profile(
+        plugin("session-id-producer", headerName="X-Session-Id"),
+        {**plugin("session-id-producer", cookieName="llm-d-session"), "name": "cookies"},
+        plugin("session-affinity-scorer", strategy="session_id", sessionIdConfig={"sources": [
+            {"attribute": "SessionIDDataKey", "producer": "cookies"},
+            {"attribute": "SessionIDDataKey", "producer": "session-id-producer"}]}), "queue-scorer", weights=(2, 1)),
+    "utilization-detector": profile(plugin("utilization-detector", queueDepthThreshold=3, kvCacheUtilThreshold=0.5, headroom=0.4,
+                                           metricsStalenessThreshold="10s"), "running-requests-size-scorer"),
+    "utilization-detector-default": profile(plugin("utilization-detector", metricsStalenessThreshold="10s"),
+                                            "kv-cache-utilization-scorer"),
+    "concurrency-detector": profile(plugin("concurrency-detector", maxConcurrency=1, headroom=1.1), "queue-scorer"),
+    "concurrency-detector-tokens": profile(
+        "inflight-load-producer", plugin("concurrency-detector", concurrencyMode="tokens", maxTokenConcurrency=400,
+                                         headroom=0.5), "queue-scorer"),
+    "concurrency-detector-hybrid": profile(
+        "inflight-load-producer", plugin("concurrency-detector", concurrencyMode="hybrid", maxTokenConcurrency=2000,
+                                         maxConcurrency=2), "running-requests-size-scorer"),
     "no-hit-lru-scorer": profile("no-hit-lru-scorer", "prefix-cache-scorer"),
     "context-length-aware": profile("context-length-aware", "queue-scorer", weights=(3, 1)),
     "context-length-aware-filter": profile(plugin("context-length-aware", enableFiltering=True), "queue-scorer"),

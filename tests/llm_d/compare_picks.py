@@ -2,7 +2,7 @@
 """The same requests to llm-d-router's endpoint picker and to ours, with the same configuration and the same endpoints: is
 the same endpoint picked?
 
-  tests/llm_d/compare_picks.py ROUTER [--pools N] [--seed N] [--only TEXT]
+  tests/llm_d/compare_picks.py ROUTER [--pools N] [--seed N] [--only TEXT] [--jobs N]
 
 ROUTER is a built llm-d-router (its cmd/epp). SLUICE_BUILD is the build that is compared. For each configuration (one for each plugin, and those of llm-d's guides and
 of the router's samples, tests/interop/pick/llm_d) N pools are drawn (20), with labels, loads, adapters, prompts that
@@ -10,11 +10,13 @@ were sent before and requests in flight. llm-d-router says the score of each end
 next best must have the same endpoints in an order that these scores allow. Where pickers draw, only the sets are
 compared.
 
-Prints a row for each configuration, and each difference with its pool, request and scores. Ends with 1 where there is
-one that EXPECTED does not explain."""
+Prints a row for each configuration, each difference with its pool, request and scores, and the totals. Ends with 1 where
+there is a difference that EXPECTED does not explain."""
 import argparse
 import collections
+import concurrent.futures
 import contextlib
+import multiprocessing
 import pathlib
 import random
 import sys
@@ -25,8 +27,10 @@ import both
 import cases
 import fleet
 
-INTERVAL = "1s"
-BATCH = 20      # pools that are served at the same time; one where endpoints of others would count
+BATCH = 40      # pools that are served at the same time
+SCRAPES_PER_SECOND = 1000  # of all endpoints by both: decides the interval
+# Where endpoints of other pools would count, each pool has pickers of its own, and this part of the pools is drawn, or so many.
+FRESH_PART, FEWEST = 10, 20
 CLOSE = 1e-5    # scores that differ by less are equal: ours are floats of 32 bits
 DRAWN = ("random-picker", "weighted-random-picker")
 # Scorers and filters by what an endpoint reports or is: among the pools of a profile of these nothing is tied.
@@ -77,11 +81,14 @@ class Pool:
         self.number, self.roles = number, cases.has_roles(config)
         self.endpoints = fleet.draw_pool(self.random, number, port, self.roles, most_waiting, most_kv)
         self.held, self.tokens, self.n_held = [], {}, collections.Counter()
-        # The order in which endpoints were sent requests matters: after different picks it can't be made the same again.
-        self.is_ordered = any(plugin["type"] == "no-hit-lru-scorer" for plugin in config["plugins"])
+        # Which endpoint was sent a request first matters: after different picks that can't be made the same again.
+        self.is_ordered = any(plugin["type"] == "no-hit-lru-scorer" or (plugin.get("parameters") or {}).get("strategy") == "session_id"
+                              for plugin in config["plugins"])
         if self.roles:
             assert len({one.values["waiting"] for one in self.endpoints}) == len(self.endpoints)
         loras = any(plugin["type"] == "lora-affinity-scorer" for plugin in config["plugins"])
+        self.sessions = [f"{number}-{i}" for i in range(3)] if any(
+            plugin["type"].startswith("session-affinity") for plugin in config["plugins"]) else []
         self.models = ("m", *fleet.LORAS) if loras else ("m",) * 9 + fleet.LORAS[:1]
         self.stems = [cases.text(self.random, self.random.choice((300, 900, 2600, 9000))) for _ in range(3)]
 
@@ -98,6 +105,9 @@ class Pool:
         path, data = cases.body(prompt, self.random.choice(self.models), chat,
                                 self.random.choice((None, None, 10, 500)), self.random.random() < 0.3)
         fields = {"x-zone": self.random.choice(fleet.ZONES)} if self.random.random() < 0.7 else {}
+        if self.sessions and self.random.random() < 0.7:
+            session = self.random.choice(self.sessions)
+            fields |= self.random.choice(({"x-session-id": session}, {"cookie": f"a=b; llm-d-session={session}"}))
         return {"path": path, "data": data, "fields": fields}
 
     def stem(self):
@@ -170,23 +180,41 @@ def end(pickers, pool, request, answers, requests):
     return False
 
 
-def choose(pickers, pool, report, settle):
-    """Requests of which the pickers have the choice. `settle` waits until all loads are reported again: ours counts a
-    request at once, and one that ends between a report and the next is taken off although no report has it here. So
-    what differs is asked again then."""
+def draw_free(pool, number):
+    """One of the requests of which the pickers have the choice."""
+    request = pool.draw_request(pool.stem() if number % 2 else cases.text(pool.random, pool.random.choice(
+        (20, 200, 1200, 8000))))
+    if pool.tokens and pool.random.random() < 0.5:
+        request["fields"]["x-session-token"] = pool.random.choice(list(pool.tokens.values()))
+    return {**request, "hint": [one.at for one in pool.endpoints]}
+
+
+def choose(pickers, pools, report, settle):
+    """Requests of which the pickers have the choice, a round for all pools at a time. `settle` waits until all loads are
+    reported again: ours counts a request at once, and one that ends between a report and the next is taken off although
+    no report has it here. So what differs is asked again then, for all pools of the round together."""
     for number in range(6):
-        request = pool.draw_request(pool.stem() if number % 2 else cases.text(pool.random, pool.random.choice(
-            (20, 200, 1200, 8000))))
-        if pool.tokens and pool.random.random() < 0.5:
-            request["fields"]["x-session-token"] = pool.random.choice(list(pool.tokens.values()))
-        hint = [one.at for one in pool.endpoints]
-        requests, answers = both.ask_both(pickers, hint=hint, **request)
-        if report.reason_of_scores(answers) and end(pickers, pool, request, answers, requests):
+        differing, equal = [], []
+        for pool in pools:
+            request = draw_free(pool, number)
+            requests, answers = both.ask_both(pickers, **request)
+            differs = report.reason_of_scores(answers)
+            sent = {name: value for name, value in request.items() if name != "hint"}
+            if not differs:
+                report.judge(pool, f"free {number}", request, answers, True)
+            if end(pickers, pool, sent, answers, requests):
+                (differing if differs else equal).append((pool, request))
+            elif differs:
+                report.judge(pool, f"free {number}", request, answers, True)
+        if differing:
             settle()
-            requests, answers = both.ask_both(pickers, hint=hint, **request)
-        report.judge(pool, f"free {number}", request, answers, True)
-        if not end(pickers, pool, request, answers, requests):
-            break
+        for pool, request in differing:
+            requests, answers = both.ask_both(pickers, **request)
+            report.judge(pool, f"free {number}", request, answers, True)
+            sent = {name: value for name, value in request.items() if name != "hint"}
+            if end(pickers, pool, sent, answers, requests):
+                equal.append((pool, request))
+        pools = [pool for pool, _ in equal]
 
 
 class Report:
@@ -251,11 +279,17 @@ class Report:
         return None
 
 
+def needs_fresh_pickers(config):
+    """Where requests to the endpoints of other pools would count."""
+    return any(plugin["type"] == "no-hit-lru-scorer" for plugin in config["plugins"])
+
+
 def compare(router, config, n_pools, seed):
     """Returns: the report, or why it was not compared."""
     report = Report(config)
     gated = "flowControl" in (config.get("featureGates") or [])
-    at_once = 1 if any(plugin["type"] == "no-hit-lru-scorer" for plugin in config["plugins"]) else BATCH
+    at_once = 1 if needs_fresh_pickers(config) else BATCH
+    n_pools = max(min(n_pools, FEWEST), n_pools // FRESH_PART) if needs_fresh_pickers(config) else n_pools
     for first in range(0, n_pools, at_once):
         server = fleet.Server()
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
@@ -266,19 +300,20 @@ def compare(router, config, n_pools, seed):
             endpoints = [endpoint for pool in pools for endpoint in pool.endpoints]
             server.serves(endpoints)
             whole = both.with_endpoints(config, endpoints, folder)
+            interval = f"{max(100, 2000 * len(endpoints) // SCRAPES_PER_SECOND)}ms"
             try:
-                own = stack.enter_context(both.ours(whole, folder, INTERVAL))
-                upstream = stack.enter_context(both.theirs(router, whole, folder, INTERVAL))
+                own = stack.enter_context(both.ours(whole, folder, interval))
+                upstream = stack.enter_context(both.theirs(router, whole, folder, interval))
             except both.Refused as refusal:
                 return str(refusal)
+            report.counts["pools"] += len(pools)
             pickers = (upstream, own)
             scraping = (False, True) if has_scrapes(config) else ()
             wait_for_scrapes(server, endpoints, scraping)
             for pool in pools:
                 prepare(pickers, pool, report)
             wait_for_scrapes(server, endpoints, scraping)
-            for pool in pools:
-                choose(pickers, pool, report, lambda: wait_for_scrapes(server, endpoints, scraping))
+            choose(pickers, pools, report, lambda: wait_for_scrapes(server, endpoints, scraping))
             for one in (one for pool in pools for one in pool.held):
                 one.reset()
     return report
@@ -296,45 +331,57 @@ def wait_for_scrapes(server, endpoints, clients):
         time.sleep(0.05)
 
 
-def show(report, n_shown):
-    kinds = collections.Counter(kind for kind, *_ in report.differences)
-    left = {kind: n_shown for kind in kinds}
+def shown(report, n_shown):
+    """The first differences of each kind."""
+    left = {kind: n_shown for kind, *_ in report.differences}
     for kind, pool, what, request, answers, reason in report.differences:
         left[kind] -= 1
         if left[kind] < 0:
             continue
-        print(f"  pool {pool.number}, {what}: {reason}")
+        yield f"  pool {pool.number}, {what}: {reason}"
         if request:
-            print(f"    {request['path']} {request['fields']} {len(request['data'])} bytes {request['data'][:90]!r}…")
+            yield f"    {request['path']} {request['fields']} {len(request['data'])} bytes {request['data'][:90]!r}…"
         for endpoint in pool.endpoints:
             scores = " ".join(f"{answer.scores[endpoint.at]:.4f}" for answer in answers if endpoint.at in answer.scores)
-            print(f"    {endpoint} {endpoint.at} {scores}")
+            yield f"    {endpoint} {endpoint.at} {scores}"
+
+
+def compare_case(name, config, options):
+    """Returns: the lines for it, and its numbers."""
+    report = compare(options.router, config, options.pools, options.seed)
+    if isinstance(report, str):
+        return [f"{name:<44} not compared: {report.splitlines()[-1] if report else ''}"[:400]], collections.Counter()
+    kinds = collections.Counter(kind for kind, *_ in report.differences)
+    counts = " ".join(f"{n} {what}," for what, n in sorted(report.counts.items()))
+    lines = [f"{name:<44} {counts} {'DIFFERS ' + str(dict(kinds)) if kinds else 'same'}"]
+    lines += [f"  {n} expected: {why}" for why, n in report.expected.items()]
+    numbers = report.counts + collections.Counter(
+        {"configurations": 1, "expected differences": sum(report.expected.values()), "differences": sum(kinds.values())})
+    return [*lines, *shown(report, options.show)], numbers
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("router")
-    parser.add_argument("--pools", type=int, default=20)
+    parser.add_argument("--pools", type=int, default=20, help="of each configuration")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--only", default="")
     parser.add_argument("--show", type=int, default=1, help="differences of each kind that are printed")
+    parser.add_argument("--jobs", type=int, default=2, help="configurations that are compared at the same time")
     options = parser.parse_args()
-    failed = False
-    for name, config in cases.all_cases().items():
-        if options.only not in name:
-            continue
-        report = compare(options.router, config, options.pools, options.seed)
-        if isinstance(report, str):
-            print(f"{name:<44} not compared: {report.splitlines()[-1] if report else ''}"[:400], flush=True)
-            continue
-        kinds = collections.Counter(kind for kind, *_ in report.differences)
-        counts = " ".join(f"{n} {what}," for what, n in sorted(report.counts.items()))
-        print(f"{name:<44} {counts} {'DIFFERS ' + str(dict(kinds)) if kinds else 'same'}", flush=True)
-        for why, n in report.expected.items():
-            print(f"  {n} expected: {why}", flush=True)
-        show(report, options.show)
-        failed |= bool(kinds)
-    return failed
+    total = collections.Counter()
+    # Each in a process of its own: gRPC's threads don't survive a fork.
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as jobs:
+        running = [jobs.submit(compare_case, name, config, options) for name, config in cases.all_cases().items()
+                   if options.only in name]
+        for one in running:
+            lines, numbers = one.result()
+            print("\n".join(lines), flush=True)
+            total += numbers
+    print("total: " + ", ".join(f"{total[what]} {what}" for what in (
+        "configurations", "pools", "requests", "scores", "determined", "tied", "refused", "expected differences",
+        "differences")))
+    return total["differences"] > 0
 
 
 if __name__ == "__main__":

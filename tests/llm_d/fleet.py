@@ -55,7 +55,7 @@ def draw_pool(random, number, port, roles, most_waiting, most_kv):
     n = random.randint(4, 8) if roles else random.randint(2, 8)
     ties = 0 if roles else 0.1  # of other stages than the destination's no scores are known
     waiting = distinct(random, n, max(n, most_waiting), ties)
-    running = distinct(random, n, 40, ties)
+    running = [3 + value for value in distinct(random, n, 40, ties)]  # those that stay in flight run there, at most three
     kv = distinct(random, n, int(1000 * most_kv), ties)
     named = ["decode", "prefill"] * (random.random() < 0.9) + ["encode"] if roles else []
     pool = []
@@ -112,6 +112,10 @@ class Server:
             self.port = listening.sockets[0].getsockname()[1]
             started.set()
             self.loop.run_forever()
+            listening.close()
+            for task in asyncio.all_tasks(self.loop):  # of connections that were just accepted
+                task.cancel()
+            self.loop.run_until_complete(asyncio.sleep(0))
         self.thread = threading.Thread(target=serve, daemon=True)
         self.thread.start()
         started.wait()
