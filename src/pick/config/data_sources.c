@@ -397,7 +397,7 @@ static void check_pair(struct doc_reader *reader, const struct doc_node *node, v
     }
 #define INTERVAL                                                                                   \
     {                                                                                              \
-        "interval", MEMBER_CUSTOM_NUMBER(PLAN, interval_ns, pool_config_read_go_duration),         \
+        "interval", MEMBER_CUSTOM_NUMBER(PLAN, interval_ns, doc_reader_go_duration),               \
             .min = 50 * CONFIG_MS, .max = CONFIG_HOUR, .text = "expected 50ms or more",            \
             .form = "a time:", .unit = DOC_UNIT_NS, .help = "`metrics: {interval}`"                \
     }

@@ -81,7 +81,7 @@ static void read_quantity(struct doc_reader *reader, const struct doc_node *node
 /* A time as Go writes it; 0: without a limit, which is as good as 292 years. */
 static void read_ttl(struct doc_reader *reader, const struct doc_node *node, void *out) {
     uint64_t *ns = out;
-    pool_config_read_go_duration(reader, node, ns);
+    doc_reader_go_duration(reader, node, ns);
     if (node->val && *ns == 0) {
         *ns = POOL_WAIT_FOREVER;
     }

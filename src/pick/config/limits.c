@@ -1,7 +1,8 @@
 /* When an endpoint of a pool is full: our section `saturation`, and upstream's detectors. Both fill
- * the same fields. A parameter of upstream's that has no effect here is a row without a field. */
+ * the same fields. */
 #include "pick/config/plugin_list.h"
 #include "pick/config/scrape_rules.h"
+#include "pick/pool/profile/plugin.h"
 
 /* ---- when an endpoint is full ---------------------------------------------------------------- */
 
@@ -33,44 +34,6 @@ void pool_config_read_saturation(struct doc_reader *reader, const struct doc_nod
     doc_reader_object(reader, node, POOL_CONFIG_SATURATION, spec);
 }
 
-/* The age after which a load is too old. */
-static void read_age(struct doc_reader *reader, const struct doc_node *node, void *spec) {
-    struct scrape_plan *plan = pool_config_reader_of(reader)->scrape;
-    uint64_t age_ns = 0;
-    (void)spec;
-    pool_config_read_go_duration(reader, node, &age_ns);
-    if (node->val && plan && age_ns == 0) {
-        doc_reader_fail(reader, node, "expected a time above 0");
-    } else if (node->val && plan) {
-        plan->max_age_ns = age_ns;
-    }
-}
-
-/* Not said, an endpoint without a recent load is left out. */
-static const char *const STALENESS_WORDS[] = {"ignore", "saturated", NULL};
-
-static void read_staleness(struct doc_reader *reader, const struct doc_node *node, void *out) {
-    bool *stale_is_saturated = out;
-    unsigned word = 0;
-    doc_reader_word(reader, node, STALENESS_WORDS, NULL, &word);
-    *stale_is_saturated = word == 1;
-}
-
-const struct doc_member PICKER_UTILIZATION[] = {
-    {"queueDepthThreshold", MEMBER_WHOLE(SPEC, queue_depth, 1, INT32_MAX), .preset = 5,
-     .help = "requests that wait at an endpoint which is saturated"},
-    {"kvCacheUtilThreshold", MEMBER_SHARE(SPEC, kv_cache, false), .preset = 0.8,
-     .help = "or the share of its KV cache that is used"},
-    {"headroom", MEMBER_UNUSED_NUMBER(0, INT64_MAX), .text = "expected 0 or more",
-     .help = "nothing: it is for a detector that is a filter of a profile, which is refused"},
-    {"stalenessPolicy",
-     MEMBER_CUSTOM_FIELD(SPEC, detector.stale_is_saturated, bool, read_staleness),
-     .form = "`ignore` or `saturated`",
-     .help = "what an endpoint without a recent load counts as; `ignore`: nothing"},
-    {"metricsStalenessThreshold", MEMBER_CUSTOM(read_age), .max = CONFIG_HOUR, .above_min = true,
-     .unit = DOC_UNIT_NS, .form = "a time:", .help = "`metrics: {max_age}`"},
-    {0}};
-
 #define ADMITTER struct pool_admitter
 const struct doc_member PICKER_ADMITTER[] = {
     {"queueDepthThreshold", MEMBER_NUMBER(ADMITTER, queue_depth, 0, INT32_MAX), .above_min = true,
@@ -98,46 +61,30 @@ void picker_read_admitter(struct doc_reader *reader, const struct doc_node *docu
     }
 }
 
-static const char *const CONCURRENCY_MODES[] = {"requests", "tokens", "hybrid", NULL};
+/* ---- saturation detectors -------------------------------------------------------------------- */
 
-static void read_mode(struct doc_reader *reader, const struct doc_node *node, void *out) {
-    static const enum detector_kind kinds[] = {DETECTOR_REQUESTS, DETECTOR_TOKENS, DETECTOR_HYBRID};
-    enum detector_kind *kind = out;
-    unsigned word = 0;
-    doc_reader_word(reader, node, CONCURRENCY_MODES, NULL, &word);
-    *kind = kinds[word];
-}
-
-const struct doc_member PICKER_CONCURRENCY[] = {
-    {"maxConcurrency", MEMBER_WHOLE(SPEC, max_in_flight, 1, INT32_MAX), .preset = 100,
-     .help = "requests in flight of each endpoint with which the pool is saturated"},
-    {"concurrencyMode", MEMBER_CUSTOM_FIELD(SPEC, detector.kind, enum detector_kind, read_mode),
-     .form = "`requests`, `tokens` or `hybrid`",
-     .help = "what counts: requests, their tokens, or at each endpoint that of the two which is "
-             "nearer to its limit; `requests`"},
-    {"maxTokenConcurrency", MEMBER_WHOLE(SPEC, detector.max_tokens, 1, INT64_C(1) << 40),
-     .preset = 1000000, .help = "tokens in flight, likewise"},
-    {"headroom", MEMBER_UNUSED_NUMBER(0, INT64_MAX), .text = "expected 0 or more",
-     .help = "nothing: it is for a detector that is a filter of a profile, which is refused"},
-    {"inFlightLoadProducerName", MEMBER_BY_CALLER, .form = "anything",
-     .help = "nothing: there is one count"},
-    {0}};
-#undef SPEC
-
-static void read_detector(struct doc_reader *reader, const struct doc_node *node,
-                          const struct doc_member *members) {
-    struct pool_spec *spec = pool_config_reader_of(reader)->spec;
-    doc_reader_presets(members, spec);
-    doc_reader_reject_unknown(reader, node, members, NULL);
-    doc_reader_members(reader, node, members, spec);
+/* Of several ages the shortest counts: a pool has one. */
+static void limit_load_age(struct doc_reader *reader, uint64_t age_ns) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct scrape_plan *plan = pool->scrape;
+    if (plan && age_ns > 0 && (!pool->load_age_given || age_ns < plan->max_age_ns)) {
+        plan->max_age_ns = age_ns;
+        pool->load_age_given = true;
+    }
 }
 
 /* The thresholds replace our limit of requests in flight. Without scraped loads they would never be
- * reached, so the limit stays. */
-void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
-                             const struct doc_node *node) {
+ * reached, so the limit stays. `settings` NULL: the defaults. */
+void picker_set_utilization(struct doc_reader *reader, const struct doc_node *said,
+                            const struct utilization_settings *settings) {
     struct pool_spec *spec = pool_config_reader_of(reader)->spec;
-    read_detector(reader, node, PICKER_UTILIZATION);
+    struct utilization_settings defaults = {0};
+    doc_reader_presets(plugin_utilization_detector.parameters, &defaults);
+    settings = settings ? settings : &defaults;
+    spec->queue_depth = settings->queue_depth;
+    spec->kv_cache = settings->kv_cache;
+    spec->detector.stale_is_saturated = settings->stale_is_saturated;
+    limit_load_age(reader, settings->max_age_ns);
     if (spec->scrape) {
         spec->max_in_flight = 0;
         spec->detector.kind = DETECTOR_LOADS;
@@ -148,6 +95,41 @@ void picker_read_utilization(struct doc_reader *reader, const struct doc_node *s
     }
 }
 
-void picker_read_concurrency(struct doc_reader *reader, const struct doc_node *node) {
-    read_detector(reader, node, PICKER_CONCURRENCY);
+void picker_read_utilization(struct doc_reader *reader, const struct doc_node *node) {
+    const struct doc_member *members = plugin_utilization_detector.parameters;
+    struct utilization_settings settings = {0};
+    doc_reader_presets(members, &settings);
+    doc_reader_reject_unknown(reader, node, members, NULL);
+    doc_reader_members(reader, node, members, &settings);
+    picker_set_utilization(reader, node, &settings);
+}
+
+void picker_set_concurrency(struct doc_reader *reader,
+                            const struct concurrency_settings *settings) {
+    static const enum detector_kind kinds[] = {[CONCURRENCY_REQUESTS] = DETECTOR_REQUESTS,
+                                               [CONCURRENCY_TOKENS] = DETECTOR_TOKENS,
+                                               [CONCURRENCY_HYBRID] = DETECTOR_HYBRID};
+    struct pool_spec *spec = pool_config_reader_of(reader)->spec;
+    struct concurrency_settings defaults = {0};
+    doc_reader_presets(plugin_concurrency_detector.parameters, &defaults);
+    settings = settings ? settings : &defaults;
+    spec->max_in_flight = settings->max_requests;
+    spec->detector.max_tokens = settings->max_tokens;
+    spec->detector.kind = kinds[settings->mode];
+}
+
+void picker_check_detectors(struct doc_reader *reader, const struct plugin_list *plugins) {
+    const struct pool_config_reader *pool = pool_config_reader_of(reader);
+    for (size_t i = 0; i < plugins->n; i++) {
+        const struct declared_plugin *declared = &plugins->items[i];
+        const struct utilization_settings *settings = declared->settings;
+        if (declared->plugin != &plugin_utilization_detector || !declared->is_step || !settings) {
+            continue;
+        }
+        limit_load_age(reader, settings->max_age_ns);
+        if (!pool->spec->scrape) {
+            pool_config_add_note(reader, &declared->item,
+                                 "keeps all endpoints: it needs `metrics`");
+        }
+    }
 }

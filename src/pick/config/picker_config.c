@@ -9,6 +9,7 @@
 #include "codec/prompt/model_location.h"
 #include "core/base/buf.h"
 #include "pick/config/plugin_list.h"
+#include "pick/pool/profile/plugin.h"
 
 /* ---- references to plugins ------------------------------------------------------------------- */
 
@@ -63,7 +64,6 @@ static const char DEFAULT_DETECTOR[] = "utilization-detector";
  * has precedence over `saturationDetector`. */
 static void read_saturation_detector(struct doc_reader *reader, const struct doc_node *document) {
     static const struct doc_member members[] = {{"pluginRef", MEMBER_BY_CALLER}, {0}};
-    static const struct doc_node nothing = {0};
     const struct pool_config_reader *pool = pool_config_reader_of(reader);
     const struct declared_plugin *declared =
         plugin_list_find(pool->plugins, str_of(DEFAULT_DETECTOR));
@@ -92,15 +92,23 @@ static void read_saturation_detector(struct doc_reader *reader, const struct doc
         doc_reader_reject_unknown(reader, &said, members, NULL);
         struct picker_plugin plugin = read_ref(reader, &ref, PICKER_PLUGIN_DETECTOR);
         if (plugin.type && strcmp(plugin.type->type, DEFAULT_DETECTOR) == 0) {
-            picker_read_utilization(reader, &ref, &plugin.parameters);
+            picker_set_utilization(reader, &ref, plugin.settings);
         } else if (plugin.type) {
-            picker_read_concurrency(reader, &plugin.parameters);
+            picker_set_concurrency(reader, plugin.settings);
         }
     } else if (doc_next_member(&said, &member)) { /* thresholds, as in releases before 1.5 */
-        picker_read_utilization(reader, &said, &said);
+        picker_read_utilization(reader, &said);
+    } else if (declared && declared->plugin == &plugin_concurrency_detector) {
+        picker_set_concurrency(reader, declared->settings);
     } else {
-        picker_read_utilization(reader, &said, declared ? &declared->parameters : &nothing);
+        bool is_right = declared && declared->plugin == &plugin_utilization_detector;
+        picker_set_utilization(reader, &said, is_right ? declared->settings : NULL);
     }
+}
+
+static void read_detectors(struct doc_reader *reader, const struct doc_node *document) {
+    picker_check_detectors(reader, pool_config_reader_of(reader)->plugins);
+    read_saturation_detector(reader, document);
 }
 
 /* ---- feature gates --------------------------------------------------------------------------- */
@@ -362,7 +370,7 @@ static part_reader *const PARTS[] = {read_profiles,
                                      read_rollout,
                                      read_gates,
                                      read_data_layer,
-                                     read_saturation_detector,
+                                     read_detectors,
                                      picker_read_flow_control,
                                      picker_read_agent_identity,
                                      picker_read_admitter,

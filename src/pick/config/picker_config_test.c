@@ -15,6 +15,9 @@
 #define KIND "kind: EndpointPickerConfig\n"
 #define PLUGINS "plugins:\n- type: queue-scorer\n"
 #define DETECTOR(parameters) "- {name: d, type: utilization-detector, parameters: " parameters "}\n"
+#define PROFILE(step)                                                                              \
+    "schedulingProfiles: [{name: a, plugins: [{pluginRef: " step "}, {pluginRef: "                 \
+    "queue-scorer}]}]\n"
 #define METRICS "metrics: {preset: vllm}\n---\n"
 
 #define THRESHOLDS(depth, used)                                                                    \
@@ -107,6 +110,32 @@ static const struct {
      "saturated   as a whole, with 9 requests in flight for each endpoint: "},
     {NEW KIND "saturationDetector: {pluginRef: concurrency-detector}\n" PLUGINS,
      "saturated   as a whole, with 100 requests in flight for each endpoint: "},
+    /* filters of a profile, and the pool's detector beside them */
+    {METRICS NEW KIND PLUGINS DETECTOR("{queueDepthThreshold: 3, headroom: 0.5}")
+         PROFILE("d") "saturationDetector: {pluginRef: d}\n",
+     THRESHOLDS("3", "0.8")},
+    {METRICS NEW KIND PLUGINS DETECTOR("{queueDepthThreshold: 3}") PROFILE("d"),
+     THRESHOLDS("5", "0.8")},
+    {METRICS NEW KIND PLUGINS DETECTOR("{queueDepthThreshold: 3}") PROFILE("d"), "!notes"},
+    {METRICS NEW KIND PLUGINS DETECTOR("{metricsStalenessThreshold: 1m30s}") PROFILE("d"),
+     "counts for 90 s\n"},
+    {METRICS NEW KIND PLUGINS DETECTOR("{metricsStalenessThreshold: 1m30s}")
+         PROFILE("d") "saturationDetector: {metricsStalenessThreshold: 10s}\n",
+     "counts for 10 s\n"},
+    {METRICS NEW KIND PLUGINS DETECTOR("{metricsStalenessThreshold: 1m30s}")
+         PROFILE("queue-scorer"),
+     "!counts for 90 s\n"},
+    {NEW KIND PLUGINS DETECTOR("{}") PROFILE("d"),
+     "notes       plugins[1] (keeps all endpoints: it needs `metrics`)"},
+    {"profile:\n  plugins:\n  - {type: utilization-detector, parameters: "
+     "{metricsStalenessThreshold: 1m30s}}\n  - type: queue-scorer\nmetrics: {preset: vllm}\n",
+     "counts for 90 s\n"},
+    {NEW KIND PLUGINS
+     "- {name: c, type: concurrency-detector, parameters: {maxConcurrency: 9}}\n" PROFILE("c"),
+     OURS},
+    {NEW KIND PLUGINS "- {name: utilization-detector, type: concurrency-detector, parameters: "
+                      "{maxConcurrency: 9}}\nsaturationDetector: {}\n",
+     "saturated   as a whole, with 9 requests in flight for each endpoint: "},
     /* flow control */
     {METRICS NEW KIND
      "featureGates: [flowControl]\nflowControl: {maxBytes: 1Gi, maxRequests: 2k, "
@@ -500,14 +529,14 @@ static void picker_config_invalid_plugins_refused(void **state) {
     assert_file_refused(NEW KIND PLUGINS "- {type: soft-reflective-ceiling-policy, parameters: "
                                          "{period: 2}}\n",
                         "5: unknown field \"plugins[1].parameters.period\"");
-    assert_file_refused(NEW KIND PLUGINS "- type: utilization-detector\nschedulingProfiles: "
+    assert_file_refused(NEW KIND PLUGINS "- type: fcfs-ordering-policy\nschedulingProfiles: "
                                          "[{name: p, plugins: [{pluginRef: "
-                                         "utilization-detector}]}]\n",
-                        "6: schedulingProfiles[0].plugins[0]: \"utilization-detector\" has no "
+                                         "fcfs-ordering-policy}]}]\n",
+                        "6: schedulingProfiles[0].plugins[0]: \"fcfs-ordering-policy\" has no "
                         "place in a profile");
-    assert_file_refused("profile: {plugins: [{type: utilization-detector}]}\n",
-                        "1: profile.plugins[0].type: no plugin is called \"utilization-detector\"; "
-                        "did you mean \"utilization-filter\"?");
+    assert_file_refused("profile: {plugins: [{type: utilization-detektor}]}\n",
+                        "1: profile.plugins[0].type: no plugin is called \"utilization-detektor\"; "
+                        "did you mean \"utilization-detector\"?");
     assert_file_refused("saturation: {queue_depth: 1}\n---\n" NEW KIND
                         "saturationDetector: {}\n" PLUGINS,
                         "5: saturationDetector: the file has `saturation` already");

@@ -5,6 +5,7 @@
 #define SLUICE_PICK_CONFIG_PLUGIN_LIST_H
 
 #include "pick/config/reader.h"
+#include "pick/pool/profile/detector.h"
 
 enum { MOST_PLUGINS = 64 };
 
@@ -41,7 +42,8 @@ struct declared_plugin {
     struct doc_node item, parameters;
     struct str name;                       /* its type, where it has no name */
     const struct plugin *plugin;           /* of profiles; NULL: `type` is set */
-    const struct picker_plugin_type *type; /* NULL: `plugin` is set */
+    const struct picker_plugin_type *type; /* NULL: `plugin` is set. Both are of detectors */
+    bool is_step;                          /* of a profile */
     bool is_unknown;                       /* there is no such type, or it is refused: reported */
     void *settings;                        /* its parameters, read; NULL: it has no table */
 };
@@ -85,10 +87,9 @@ struct picker_file_discovery {
 extern const struct doc_member PICKER_FILE_DISCOVERY[];
 
 /* The parameters of plugins, `flowControl` and a band of it, for documentation. */
-extern const struct doc_member PICKER_UTILIZATION[], PICKER_CONCURRENCY[], PICKER_FLOW_CONTROL[],
-    PICKER_BAND[], PICKER_STATIC_USAGE[], PICKER_HOLDBACK[], PICKER_SOFT_CEILING[],
-    PICKER_PROGRAM_AWARE[], PICKER_EXTRACTOR[], PICKER_ENGINE[], PICKER_SOURCE[],
-    PICKER_GPU_SOURCE[];
+extern const struct doc_member PICKER_FLOW_CONTROL[], PICKER_BAND[], PICKER_STATIC_USAGE[],
+    PICKER_HOLDBACK[], PICKER_SOFT_CEILING[], PICKER_PROGRAM_AWARE[], PICKER_EXTRACTOR[],
+    PICKER_ENGINE[], PICKER_SOURCE[], PICKER_GPU_SOURCE[];
 
 /* Upstream's parsers of request bodies, and their bits of pool_spec.parsers. */
 struct picker_parser {
@@ -98,10 +99,14 @@ struct picker_parser {
 extern const struct picker_parser PICKER_PARSERS[];
 extern const size_t N_PICKER_PARSERS;
 
-/* limits.c: the thresholds in `node`, which may be absent; notes are about `said`. */
-void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
-                             const struct doc_node *node);
-void picker_read_concurrency(struct doc_reader *reader, const struct doc_node *node);
+/* limits.c: the pool's detector, with the settings of a plugin, NULL: the defaults, or the members
+ * of `node`; notes are about `said`, or `node`. */
+void picker_set_utilization(struct doc_reader *reader, const struct doc_node *said,
+                            const struct utilization_settings *settings);
+void picker_read_utilization(struct doc_reader *reader, const struct doc_node *node);
+void picker_set_concurrency(struct doc_reader *reader, const struct concurrency_settings *settings);
+/* Of the detectors that are filters: how old loads may be, and notes. */
+void picker_check_detectors(struct doc_reader *reader, const struct plugin_list *plugins);
 /* agent_identity.c: the plugin's parameters, and its effect. */
 struct picker_agent_identity {
     struct protocol_headers additional;

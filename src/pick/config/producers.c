@@ -2,8 +2,10 @@
  * are those that are declared without a name, or else have the defaults. */
 #include "pick/config/producers.h"
 
+#include "codec/http1/cookie.h"
 #include "core/base/suggest.h"
 #include "pick/config/plugin_list.h"
+#include "pick/pool/profile/session_token.h"
 
 enum { MOST_BLOCK_TOKENS = PREFIX_MAX_BLOCK_BYTES / PROMPT_BYTES_PER_TOKEN };
 enum { BLOCK_TOKENS_DEFAULT = 16 };
@@ -432,6 +434,83 @@ const struct doc_member PICKER_TOKEN_PRODUCER[] = {
     {"udsTokenizerConfig", MEMBER_REFUSED(NO_TOKENS)},
     {0}};
 
+/* ---- session-id-producer --------------------------------------------------------------------- */
+
+/* As upstream, blanks around the names do not count. */
+static void read_session_header(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str text = STR(""), *header = out;
+    doc_reader_view(reader, node, &text);
+    text = str_trim(text);
+    doc_reader_dup_lower(reader, text, header);
+    if (doc_reader_ok(reader) && text.len > 0 && !pool_config_is_header(*header)) {
+        doc_reader_fail(reader, node, "expected the name of a header, got \"%.*s\"", STR_ARG(text));
+    }
+}
+
+static void read_session_cookie(struct doc_reader *reader, const struct doc_node *node,
+                                void *object) {
+    struct session_producer_settings *settings = object;
+    struct str text = STR("");
+    doc_reader_view(reader, node, &text);
+    text = str_trim(text);
+    if (text.len > 0 && !cookie_is_name(text)) {
+        doc_reader_fail(reader, node, "expected the name of a cookie, got \"%.*s\"", STR_ARG(text));
+    }
+    doc_reader_dup(reader, text, &settings->cookie);
+    if (doc_reader_ok(reader) && (text.len > 0) == (settings->header.len > 0)) {
+        doc_reader_fail(reader, node->parent, "expected `headerName` or `cookieName`, got %s",
+                        text.len > 0 ? "both" : "neither");
+    }
+}
+
+const struct doc_member PICKER_SESSION_PRODUCER[] = {
+    {"headerName",
+     MEMBER_CUSTOM_FIELD(struct session_producer_settings, header, struct str, read_session_header),
+     .form = "the name of a header", .help = "which has the session's id"},
+    {"cookieName", MEMBER_CUSTOM(read_session_cookie), .form = "the name of a cookie",
+     .help = "which has it; one of the two is given"},
+    {0}};
+
+/* Where the producer of a source finds the id. Fails at `parameters`, which are those of the plugin
+ * with the source. */
+static void resolve_session_source(struct doc_reader *reader, const struct plugin_list *list,
+                                   const struct doc_node *parameters,
+                                   struct session_id_source *source) {
+    const struct declared_plugin *found = plugin_list_find(list, source->producer);
+    struct suggestion suggestion = {0};
+    char hint[SUGGEST_HINT_BYTES];
+    if (found && is_of_type(found, PICKER_SESSION_PRODUCER)) {
+        const struct session_producer_settings *settings = found->settings;
+        source->header = settings->header;
+        source->cookie = settings->cookie;
+        return;
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        if (is_of_type(&list->items[i], PICKER_SESSION_PRODUCER)) {
+            suggest_consider(&suggestion, source->producer, list->items[i].name);
+        }
+    }
+    struct doc_node config = doc_get(parameters, "sessionIdConfig");
+    struct doc_node sources = doc_get(&config, "sources");
+    doc_reader_fail(reader, &sources, "no plugin \"session-id-producer\" has the name \"%.*s\"%s",
+                    STR_ARG(source->producer), suggest_hint(&suggestion, hint));
+}
+
+static void resolve_session_sources(struct doc_reader *reader, const struct plugin_list *list) {
+    for (size_t i = 0; i < list->n; i++) {
+        const struct declared_plugin *declared = &list->items[i];
+        struct session_parameters *parameters = declared->settings;
+        bool has_sources = parameters && (declared->plugin == &plugin_session_affinity_filter ||
+                                          declared->plugin == &plugin_session_affinity_scorer);
+        for (size_t k = 0; has_sources && k < parameters->id.n_sources; k++) {
+            if (parameters->id.sources[k].producer.len > 0) {
+                resolve_session_source(reader, list, &declared->parameters,
+                                       &parameters->id.sources[k]);
+            }
+        }
+    }
+}
+
 /* ---- references ------------------------------------------------------------------------------ */
 
 static void declare_token_producer(const struct plugin_list *list,
@@ -482,6 +561,7 @@ void picker_declare_producers(struct doc_reader *reader, const struct plugin_lis
     declare_source_producer(reader, list, needs);
     declare_detector(list, needs);
     declare_token_producer(list, needs);
+    resolve_session_sources(reader, list);
     for (size_t i = 0; i < list->n; i++) {
         check_reference(reader, list, &list->items[i], "prefixMatchInfoProducerName",
                         PREFIX_PRODUCER_DEFAULT_NAME, BURST_PRODUCER_TYPE);

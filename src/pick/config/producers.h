@@ -44,14 +44,21 @@ struct token_producer_settings {
     struct media_estimate media;
 };
 
-extern const struct doc_member PICKER_PREFIX_PRODUCER[], PICKER_LOAD_PRODUCER[],
-    PICKER_TOKEN_PRODUCER[], PICKER_MEDIA_PRODUCER[], PICKER_SOURCE_PRODUCER[],
-    PICKER_BURST_PRODUCER[];
+/* Of a session-id-producer. */
+struct session_producer_settings {
+    struct str header; /* in lower case */
+    struct str cookie;
+};
+
+extern const struct doc_member PICKER_SESSION_PRODUCER[], PICKER_PREFIX_PRODUCER[],
+    PICKER_LOAD_PRODUCER[], PICKER_TOKEN_PRODUCER[], PICKER_MEDIA_PRODUCER[],
+    PICKER_SOURCE_PRODUCER[], PICKER_BURST_PRODUCER[];
 
 struct plugin_list;
 
-/* Sets the producers of `needs`: the default one, then the others that the list declares. Fails
- * where a plugin refers to a producer that the list does not have, or that is of another type. */
+/* Says where sources of sessions find their ids, and sets the producers of `needs`: the default
+ * one, then the others that the list declares. Fails where a plugin refers to a producer that the
+ * list does not have, or that is of another type. */
 void picker_declare_producers(struct doc_reader *reader, const struct plugin_list *list,
                               struct pool_request_needs *needs);
 

@@ -10,6 +10,7 @@
 
 #include "pick/discovery/file/pool_file_fixture.h"
 #include "pick/pool/profile/profile.h"
+#include "pick/pool/profile/session_token.h"
 
 #define HEAD "apiVersion: llm-d.ai/v1\nkind: EndpointPickerConfig\nplugins:\n"
 #define PRODUCER "approx-prefix-cache-producer"
@@ -166,6 +167,38 @@ static void token_producer_estimates_media(void **state) {
     }
 }
 
+#define SESSIONS(source)                                                                           \
+    "- {type: session-affinity-filter, parameters: {strategy: session_id, sessionIdConfig: "       \
+    "{sources: [" source "]}}}\n"
+
+/* Blanks around names, and the case of a header's, do not count. */
+static void session_producer_says_where_ids_are(void **state) {
+    static const struct {
+        const char *producer, *header, *cookie;
+    } rows[] = {
+        {"- {type: session-id-producer, name: p, parameters: {headerName: ' X-Mine '}}\n", "x-mine",
+         ""},
+        {"- {type: session-id-producer, name: p, parameters: {cookieName: Mine}}\n", "", "Mine"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct pool_specs specs;
+        struct error err = {.status = ST_OK};
+        char text[600];
+        snprintf(text, sizeof(text), HEAD "%s%s", rows[i].producer,
+                 SESSIONS("{attribute: SessionIDDataKey, producer: p}"));
+        if (pool_file_parse("f", str_of(text), &specs, &err) != ST_OK) {
+            fail_msg("%s", err.text);
+        }
+        const struct session_parameters *parameters =
+            specs.items[0]->profile->filters[0].parameters;
+        assert_int_equal(parameters->id.n_sources, 1);
+        assert_true(str_is(parameters->id.sources[0].header, rows[i].header));
+        assert_true(str_is(parameters->id.sources[0].cookie, rows[i].cookie));
+        pool_specs_free(&specs);
+    }
+}
+
 static void producer_that_is_not_there_is_an_error(void **state) {
     static const struct {
         const char *text, *message;
@@ -240,6 +273,26 @@ static void producer_that_is_not_there_is_an_error(void **state) {
         {"- type: p2p-source-producer\n- {type: p2p-source-producer, name: p}\n"
          "- type: queue-scorer\n",
          "5: plugins[1]: expected one p2p-source-producer: requests have one header for it"},
+        {"- type: session-id-producer\n",
+         "4: plugins[0].parameters: expected `headerName` or `cookieName`, got neither"},
+        {"- {type: session-id-producer, parameters: {headerName: ' ', cookieName: ''}}\n",
+         "4: plugins[0].parameters: expected `headerName` or `cookieName`, got neither"},
+        {"- {type: session-id-producer, parameters: {headerName: a, cookieName: b}}\n",
+         "4: plugins[0].parameters: expected `headerName` or `cookieName`, got both"},
+        {"- {type: session-id-producer, parameters: {headerName: 'a b'}}\n",
+         "4: plugins[0].parameters.headerName: expected the name of a header, got \"a b\""},
+        {"- {type: session-id-producer, parameters: {cookieName: 'a;b'}}\n",
+         "4: plugins[0].parameters.cookieName: expected the name of a cookie, got \"a;b\""},
+        {"- {type: session-id-producer, parameters: {header: a}}\n",
+         "4: unknown field \"plugins[0].parameters.header\"; did you mean \"headerName\"?"},
+        {"- {type: session-id-producer, name: sid, parameters: {headerName: a}}\n" SESSIONS(
+             "{attribute: SessionIDDataKey, producer: side}"),
+         "5: plugins[1].parameters.sessionIdConfig.sources: no plugin \"session-id-producer\" has "
+         "the name \"side\"; did you mean \"sid\"?"},
+        {"- {type: queue-scorer, name: sid}\n" SESSIONS(
+             "{attribute: SessionIDDataKey, producer: sid}"),
+         "5: plugins[1].parameters.sessionIdConfig.sources: no plugin \"session-id-producer\" has "
+         "the name \"sid\""},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -336,6 +389,7 @@ int main(void) {
         cmocka_unit_test(producers_have_names_that_plugins_refer_to),
         cmocka_unit_test(load_producer_parameters_are_upstreams),
         cmocka_unit_test(token_producer_estimates_media),
+        cmocka_unit_test(session_producer_says_where_ids_are),
         cmocka_unit_test(producer_that_is_not_there_is_an_error),
         cmocka_unit_test(media_producer_size_is_upstreams),
         cmocka_unit_test(burst_producer_parameters_are_upstreams),

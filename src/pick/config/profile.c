@@ -187,6 +187,7 @@ static void add_step(struct profile_reader *self, const struct declared_plugin *
         }
         return;
     }
+    self->plugins->items[declared - self->plugins->items].is_step = true;
     switch (step.plugin->kind) {
     case PLUGIN_FILTER:
         self->filters[profile->n_filters++] = step;
@@ -402,4 +403,5 @@ void pool_config_read_profile_section(struct doc_reader *reader, const struct do
     struct plugin_list *list = arena_calloc(pool_config_reader_of(reader)->arena, 1, sizeof(*list));
     doc_reader_object(reader, node, PROFILE, NULL);
     pool_config_read_profile(reader, node, false, list);
+    picker_check_detectors(reader, list);
 }

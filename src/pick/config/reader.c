@@ -154,25 +154,6 @@ void pool_config_read_labels(struct doc_reader *reader, const struct doc_node *n
     *(struct pool_labels *)out = (struct pool_labels){labels, n};
 }
 
-void pool_config_read_go_duration(struct doc_reader *reader, const struct doc_node *node,
-                                  void *out) {
-    const struct doc_member *row = reader->row;
-    struct str text = {NULL, 0};
-    uint64_t ns;
-    doc_reader_view(reader, node, &text);
-    if (!text.ptr) {
-        return;
-    }
-    if (!num_parse_go_duration_ns(text, &ns) || ns > (uint64_t)row->max) {
-        doc_reader_fail(reader, node, "expected a time such as 200ms, 30s or 1m30s, got \"%.*s\"",
-                        STR_ARG(text));
-    } else if (ns < (uint64_t)row->min) {
-        doc_reader_fail(reader, node, "%s", row->text);
-    } else {
-        *(uint64_t *)out = ns;
-    }
-}
-
 /* ---- targets --------------------------------------------------------------------------------- */
 
 void pool_config_read_targets(struct doc_reader *reader, const struct doc_node *list,

@@ -62,6 +62,7 @@ struct pool_config_reader {
     bool has_pool;                  /* an InferencePool is given */
     bool has_profile;               /* a profile of its own is given */
     bool saturation_limits_given, flow_control_given; /* `saturation`, `flow_control` are given */
+    bool load_age_given;                              /* by a detector: how old loads may be */
     bool metrics_given; /* by the file or by flags, not only by our defaults */
     bool has_programs;  /* a band has the plugin program-aware-fairness, with these parameters */
     struct program_rules programs;
@@ -107,9 +108,6 @@ doc_member_fn pool_config_read_path, pool_config_read_page_path;
 doc_member_fn pool_config_read_header;
 /* Whether it is one. */
 bool pool_config_is_header(struct str name);
-/* A uint64_t: a duration as Go writes it, within the bounds of the row, whose `text` is the error
- * for one that is too short. */
-doc_member_fn pool_config_read_go_duration;
 /* A struct pool_config_ports. */
 doc_member_fn pool_config_read_port_list;
 /* A list of ports, of which `read_port` reads each; the one above is of numbers. */

@@ -12,6 +12,7 @@
 #include "core/base/buf.h"
 #include "pick/config/dns_plan.h"
 #include "pick/config/page_fixture.h"
+#include "pick/config/producers.h"
 #include "pick/config/profile_handler.h"
 #include "pick/config/scrape_rules.h"
 #include "pick/config/topology.h"
@@ -214,13 +215,15 @@ static void print_page(struct buf *out) {
     print_table(out, "Handlers: data-parallel-profile-handler", PICKER_DATA_PARALLEL, NULL);
     print_table(out, "Handlers: prefix-based-pd-decider", PICKER_PREFIX_DECIDER, NULL);
     print_table(out, "topology-extractor", PICKER_TOPOLOGY, NULL);
-    print_table(out, "Upstream: utilization-detector, saturationDetector", PICKER_UTILIZATION,
+    print_table(out, "Upstream: utilization-detector, saturationDetector",
+                plugin_utilization_detector.parameters, NULL);
+    print_table(out, "Upstream: concurrency-detector", plugin_concurrency_detector.parameters,
                 NULL);
-    print_table(out, "Upstream: concurrency-detector", PICKER_CONCURRENCY, NULL);
     print_table(out, "Upstream: flowControl", PICKER_FLOW_CONTROL, NULL);
     print_table(out, "Upstream: a band of flowControl", PICKER_BAND, NULL);
     print_table(out, "Upstream: program-aware-fairness", PICKER_PROGRAM_AWARE, NULL);
     print_table(out, "Upstream: agent-identity", PICKER_AGENT_IDENTITY, NULL);
+    print_table(out, "Upstream: session-id-producer", PICKER_SESSION_PRODUCER, NULL);
     print_table(out, "Upstream: probabilistic-admitter", PICKER_ADMITTER, NULL);
     print_table(out, "Upstream: request-attribute-reporter", PICKER_REPORTER, NULL);
     print_table(out, "Upstream: static-usage-limit-policy", PICKER_STATIC_USAGE, NULL);

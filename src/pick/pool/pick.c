@@ -347,6 +347,8 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         .peer =
             request->peer ? pool_snapshot_find(reader->snapshot, &request->peer->address) : NULL,
         .headers = request->headers,
+        .reserved = request->waiter ? request->waiter->reserved : NULL,
+        .reserved_tokens = request->waiter ? (float)request->waiter->n_reserved_tokens : 0,
         .prng = &reader->prng,
         .now_ns = now_ns,
         .adapters = view->adapters,
@@ -730,6 +732,13 @@ static bool is_behind_waiters(const struct trial *trial) {
             pool_has_queued_from(trial->reader->pool, trial->out->priority));
 }
 
+/* Under the lock. Filters that go by loads leave none where all endpoints are full: as upstream,
+ * the pool as a whole is asked first. */
+static bool is_held_by_pool(const struct trial *trial) {
+    return trial->is_gated && trial->best.n_filtered > 0 &&
+           pool_is_gate_closed(trial->reader->pool, trial->best.gate);
+}
+
 /* Under the lock. Chooses from the ranking where nothing was chosen before. */
 static enum attempt take_endpoint(struct trial *trial) {
     struct pool *pool = trial->reader->pool;
@@ -738,10 +747,10 @@ static enum attempt take_endpoint(struct trial *trial) {
         choose_from_ranking(trial->reader, best);
         best->full = best->n > 0 && best->check_full && is_first_full(trial, NULL);
     }
-    if (best->n == 0) {
+    if (best->n == 0 && !is_held_by_pool(trial)) {
         return can_wait(trial) && pool_awaits_endpoint(pool) ? ATTEMPT_SATURATED : ATTEMPT_NONE;
     }
-    if (!is_choice_current(trial)) {
+    if (best->n > 0 && !is_choice_current(trial)) {
         return ATTEMPT_AGAIN;
     }
     if (trial->is_gated) {
@@ -755,6 +764,9 @@ static enum attempt take_endpoint(struct trial *trial) {
     if ((best->full || is_behind_waiters(trial)) &&
         (is_shed(trial->reader->snapshot->spec, trial->out) || can_wait(trial))) {
         return ATTEMPT_SATURATED;
+    }
+    if (best->n == 0) {
+        return ATTEMPT_NONE;
     }
     if (trial->request->may_hold && best->profile && best->profile->needs.burst_on) {
         return ATTEMPT_HELD;

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "codec/http1/cookie.h"
 #include "core/base/hash.h"
 #include "core/event/clock.h"
 #include "pick/session/state.h"
@@ -163,6 +164,24 @@ static struct str find_header(const void *of, struct str name) {
     return ext_proc_header_find(&request->fields, name);
 }
 
+/* In HTTP/2 each cookie may have a header of its own. */
+static struct str find_cookie(const void *of, struct str name) {
+    const struct pick_request *request = of;
+    struct ext_proc_header_iter walk = ext_proc_header_iter(&request->fields);
+    struct ext_proc_header header;
+    struct str found = {NULL, 0};
+    while (!found.ptr && ext_proc_header_next(&walk, &header)) {
+        if (str_is(header.key, "cookie")) {
+            found = cookie_find(header.value, name);
+        }
+    }
+    return found;
+}
+
+static struct pool_headers headers_of(const struct pick_request *request) {
+    return (struct pool_headers){.find = find_header, .cookie = find_cookie, .of = request};
+}
+
 /* By the address that the proxy itself has seen, the last of the list; clients write the others. */
 static uint64_t hash_client(const struct pick_request *request) {
     struct str list = ext_proc_header_find(&request->fields, STR("x-forwarded-for"));
@@ -192,7 +211,7 @@ struct pool_request pick_stage_request(const struct pick_session *session,
                                  .objective = request->objective,
                                  .session = request->session,
                                  .prompt = pick_session_get_prompt(session, stage),
-                                 .headers = {.find = find_header, .of = request},
+                                 .headers = headers_of(request),
                                  .n_tokens = pick_session_prompt_tokens(session),
                                  .max_output_tokens = pick_session_max_output_tokens(session),
                                  .subset = request->has_hint ? &request->hint : NULL,
@@ -291,7 +310,7 @@ static enum status keep_pick(struct arena *arena, const struct pool_pick *pick,
 /* A bit for the profile that the stage runs. */
 static uint16_t profile_bit(const struct pick_session *session,
                             const struct profile_handler *handler, enum stage_role role) {
-    const struct pool_headers headers = {find_header, pick_session_request(session)};
+    const struct pool_headers headers = headers_of(pick_session_request(session));
     size_t i = profile_handler_find(handler, role, &headers);
     return i < handler->n_profiles ? (uint16_t)(1u << i) : 0;
 }

@@ -112,6 +112,7 @@ kind: EndpointPickerConfig
 plugins:
 - {{type: active-request-scorer}}
 - {{type: concurrency-detector, parameters: {{maxConcurrency: 2, headroom: 0.5}}}}
+schedulingProfiles: [{{name: default, plugins: [{{pluginRef: active-request-scorer}}]}}]
 featureGates: [flowControl]
 flowControl: {{saturationDetector: {{pluginRef: concurrency-detector}}}}
 """
@@ -131,6 +132,24 @@ def test_pool_as_a_whole_is_full_wherever_its_requests_are(start):
         finish(busy.pop())
         assert endpoint_of(late.next()) == B
         for stream in [*busy, late]:
+            finish(stream)
+
+
+def test_detector_of_the_pool_is_a_filter_of_the_profile(start):
+    """Without profiles, as in llm-d: an endpoint may have half a request more than its share of the pool's four, so a third
+    one, and not a fourth, although the pool is not full."""
+    picker = start(WHOLE.replace("schedulingProfiles: [{name: default, plugins: [{pluginRef: active-request-scorer}]}]\n", ""))
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = [proxy.stream(headers(PATH, hint=A)) for _ in range(3)]
+        assert [endpoint_of(stream.next()) for stream in busy] == [A] * 3
+        status, _, text = refusal_of(proxy.ask(PATH, hint=A))
+        assert status == 503 and "the filters of the profile removed all 1 candidate endpoints" in text
+        late = proxy.stream(headers(PATH))
+        assert endpoint_of(late.next()) == B
+        finish(busy.pop())
+        again = proxy.stream(headers(PATH, hint=A))
+        assert endpoint_of(again.next()) == A
+        for stream in [*busy, late, again]:
             finish(stream)
 
 

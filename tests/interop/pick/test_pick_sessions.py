@@ -2,7 +2,7 @@
 stay there when the configuration is read again."""
 import pytest
 
-from lib.pick_client import Proxy, endpoint_of, set_headers
+from lib.pick_client import Proxy, endpoint_of, headers, set_headers
 from lib.pick_config import upstream_config
 
 pytestmark = pytest.mark.tsan
@@ -73,3 +73,31 @@ def test_sessions_of_two_stages(start_picker):
         for _ in range(3):
             assert {name: stages(proxy, name) for name in first} == first
         assert len({stages(proxy, None) for _ in range(60)}) > 10
+
+
+def test_session_producers_find_ids_in_header_and_cookie(start_picker):
+    """A source names a producer; the first id that there is counts. Cookies have a header each, as in HTTP/2, or share
+    one; other cookies and blanks do not matter, and a malformed one is no session."""
+    endpoints = [f"10.0.0.{i}:8000" for i in range(1, 7)]
+    sources = [{"attribute": "SessionIDDataKey", "producer": "by-header"},
+               {"attribute": "SessionIDDataKey", "producer": "session-id-producer"}]
+    plugins = [affinity("sessions", sessionIdConfig={"sources": sources}), {"type": "random-picker"},
+               {"type": "session-id-producer", "parameters": {"cookieName": "llm-d-session"}},
+               {"type": "session-id-producer", "name": "by-header", "parameters": {"headerName": "X-Mine"}}]
+    picker = start_picker(upstream_config(plugins, endpoints, schedulingProfiles=[
+        profile("default", "sessions", "session-id-producer", "random-picker")]))
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        first = {name: proxy.pick(fields={"x-mine": name}) for name in map(str, range(20))}
+        assert len(set(first.values())) > 1
+        for form in ("llm-d-session={}", "a=1; llm-d-session={} ;b", "llm-d-sessions=7;llm-d-session={}"):
+            assert {name: proxy.pick(fields={"cookie": form.format(name)}) for name in first} == first
+        for name, at in first.items():
+            assert proxy.pick(fields={"x-mine": name, "cookie": "llm-d-session=other"}) == at
+            head = headers("/", fields={"cookie": "a=b"})
+            head.request_headers.headers.headers.add(key="cookie", raw_value=f"llm-d-session={name}".encode())
+            stream = proxy.stream(head)
+            assert endpoint_of(stream.next()) == at
+            stream.close()
+            assert proxy.pick(fields={"x-mine": "  ", "cookie": f"llm-d-session={name}"}) == at
+        for none in ({}, {"cookie": ""}, {"cookie": "llm-d-session"}, {"cookie": ";;;="}, {"cookie": "llm-d-session=a b"}):
+            assert len({proxy.pick(fields=none) for _ in range(60)}) > 1, none

@@ -134,6 +134,24 @@ void doc_reader_share(struct doc_reader *reader, const struct doc_node *node, bo
     }
 }
 
+void doc_reader_go_duration(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const struct doc_member *row = reader->row;
+    struct str text = {NULL, 0};
+    uint64_t ns;
+    doc_reader_view(reader, node, &text);
+    if (!text.ptr) {
+        return;
+    }
+    if (!num_parse_go_duration_ns(text, &ns) || ns > (uint64_t)row->max) {
+        doc_reader_fail(reader, node, "expected a time such as 200ms, 30s or 1m30s, got \"%.*s\"",
+                        STR_ARG(text));
+    } else if (ns < (uint64_t)row->min || (row->above_min && ns == (uint64_t)row->min)) {
+        doc_reader_fail(reader, node, "%s", row->text);
+    } else {
+        *(uint64_t *)out = ns;
+    }
+}
+
 void doc_reader_duration(struct doc_reader *reader, const struct doc_node *node, uint64_t min_ns,
                          uint64_t max_ns, uint64_t *out) {
     struct str text = {NULL, 0};

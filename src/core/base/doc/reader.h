@@ -245,6 +245,9 @@ void doc_reader_reject_unknown(struct doc_reader *reader, const struct doc_node 
 /* Reads the rows. In an absent object all members are absent. */
 void doc_reader_members(struct doc_reader *reader, const struct doc_node *node,
                         const struct doc_member *members, void *object);
+/* A uint64_t: a duration as Go writes it, within the bounds of the row, whose `text` is the error
+ * for one that is too short. For rows of MEMBER_CUSTOM_NUMBER. */
+doc_member_fn doc_reader_go_duration;
 /* Sets the fields that are numbers to the presets of their rows. */
 void doc_reader_presets(const struct doc_member *members, void *object);
 #endif

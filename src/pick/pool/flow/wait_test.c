@@ -339,7 +339,7 @@ static void pool_wait_order_by_deadline_header(void **state) {
     open_pool(&fixture, spec);
     ask_and_go(&fixture, &one);
     for (int i = 0; i < N; i++) {
-        more[i].request.headers = (struct pool_headers){find_slo, rows[i].value};
+        more[i].request.headers = (struct pool_headers){.find = find_slo, .of = rows[i].value};
         more[i].request.fairness_id = str_of(rows[i].id);
         ask_and_wait(&fixture, &more[i]);
     }

@@ -20,10 +20,10 @@ struct pool_reader;
 /* The needs of the profile that a pick would use now, by the reader's snapshot. */
 const struct pool_request_needs *pool_request_needs(const struct pool_reader *reader);
 
-/* A request's headers. */
+/* A request's headers. Functions return ptr NULL for what is absent. */
 struct pool_headers {
-    struct str (*find)(const void *of, struct str name); /* `name` in lower case. Returns: ptr NULL:
-                                                            absent */
+    struct str (*find)(const void *of, struct str name);   /* `name` in lower case */
+    struct str (*cookie)(const void *of, struct str name); /* may be NULL */
     const void *of;
 };
 

@@ -91,6 +91,9 @@ struct candidate_set {
     const struct media_matches *media;     /* likewise, by those of media */
     const struct pool_member *peer;        /* of an earlier stage of the request; NULL: none, or
                                               unknown */
+    const struct endpoint *reserved;       /* has a slot for this request, which is counted among
+                                              its requests in flight; NULL: none */
+    float reserved_tokens;                 /* and among its tokens */
     struct session_choice *sessions;       /* of each table of sessions; NULL: none */
     struct pool_headers headers;           /* find NULL: unknown */
     struct prng *prng;                     /* for random choices */
@@ -117,6 +120,25 @@ struct candidate_set {
 static inline const struct pool_member *candidate_set_member(const struct candidate_set *candidates,
                                                              uint32_t i) {
     return &candidates->snapshot->members[candidates->columns->member[i]];
+}
+
+static inline bool candidate_set_is_reserved(const struct candidate_set *candidates, uint32_t i) {
+    return candidates->reserved &&
+           candidate_set_member(candidates, i)->endpoint == candidates->reserved;
+}
+
+/* Requests in flight without this one, which may have a slot already. */
+static inline float candidate_set_other_requests(const struct candidate_set *candidates,
+                                                 uint32_t i) {
+    float n = candidates->columns->in_flight[i];
+    return candidate_set_is_reserved(candidates, i) && n > 0 ? n - 1 : n;
+}
+
+/* Their tokens, likewise. */
+static inline float candidate_set_other_tokens(const struct candidate_set *candidates, uint32_t i) {
+    float n = candidates->columns->n_tokens[i] -
+              (candidate_set_is_reserved(candidates, i) ? candidates->reserved_tokens : 0);
+    return n > 0 ? n : 0;
 }
 
 /* The attribute of a candidate, by its index in the needs of the profile. Returns: false where it

@@ -7,7 +7,9 @@
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static const char DEFAULT_HEADER[] = "x-session-id", AGENT[] = "agent-identity";
+/* The attributes that upstream's plugins set. */
+static const char AGENT[] = "agent-identity", PRODUCED[] = "SessionIDDataKey";
+static const char DEFAULT_HEADER[] = "x-session-id";
 enum { MOST_HEADER_BYTES = 256, TTL_S = 300, SWEEP_S = 10, MOST_S = 1000000000 };
 static const double NS_PER_S = 1e9;
 
@@ -45,10 +47,13 @@ static void read_source(struct doc_reader *reader, const struct doc_node *item,
                         name.len > 0 ? "both" : "neither");
     } else if (name.len > 0) {
         read_source_header(reader, &header, name, out);
+    } else if (str_is(key, PRODUCED) && from.len > 0) {
+        doc_reader_dup(reader, from, &out->producer);
     } else if (!str_is(key, AGENT) || from.len > 0) {
         doc_reader_fail(reader, &attribute,
-                        "no plugin sets the attribute \"%.*s\" of \"%.*s\"; there is %s",
-                        STR_ARG(key), STR_ARG(from), AGENT);
+                        "no plugin sets the attribute \"%.*s\" of \"%.*s\"; there are %s, and %s "
+                        "with the name of a session-id-producer as its `producer`",
+                        STR_ARG(key), STR_ARG(from), AGENT, PRODUCED);
     }
 }
 
@@ -112,6 +117,7 @@ static uint64_t owner_of(const struct session_id_parameters *parameters, const c
     uint64_t hash = hash_text(parameters->profile, hash_text(str_of(type), 1));
     for (size_t i = 0; i < parameters->n_sources; i++) {
         hash = hash_text(parameters->sources[i].header, hash + 1);
+        hash = hash_text(parameters->sources[i].cookie, hash + 1);
     }
     return hash;
 }
@@ -192,6 +198,11 @@ static struct str header_of(const struct pool_headers *headers, struct str name)
     return str_trim(value.ptr ? value : STR(""));
 }
 
+static struct str cookie_of(const struct pool_headers *headers, struct str name) {
+    struct str value = headers->cookie ? headers->cookie(headers->of, name) : str_make(NULL, 0);
+    return str_trim(value.ptr ? value : STR(""));
+}
+
 /* Of an agent the first header that is there counts, also if it has only spaces. */
 static struct str agent_of(const struct pool_spec *spec, const struct pool_headers *headers) {
     for (size_t i = 0; headers->find && i < spec->agent_headers.n; i++) {
@@ -207,8 +218,10 @@ static struct str session_of(const struct session_id_parameters *parameters,
                              const struct pool_spec *spec, const struct pool_headers *headers) {
     struct str id = STR("");
     for (size_t i = 0; i < parameters->n_sources && id.len == 0; i++) {
-        struct str header = parameters->sources[i].header;
-        id = header.len > 0 ? header_of(headers, header) : agent_of(spec, headers);
+        const struct session_id_source *source = &parameters->sources[i];
+        id = source->header.len > 0   ? header_of(headers, source->header)
+             : source->cookie.len > 0 ? cookie_of(headers, source->cookie)
+                                      : agent_of(spec, headers);
     }
     return id;
 }

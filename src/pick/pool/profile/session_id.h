@@ -11,9 +11,12 @@
 
 enum { SESSION_ID_MAX_SOURCES = 16 };
 
-/* Where an id is: a header, or what agent-identity finds. */
+/* Where an id is: a header, or a cookie, or where both are empty what agent-identity finds. */
 struct session_id_source {
-    struct str header; /* in lower case; empty: of the agent */
+    struct str header;   /* in lower case */
+    struct str cookie;   /* its name */
+    struct str producer; /* the session-id-producer that says which of the two (set by
+                            pick/config/producers.c); empty: none does */
 };
 
 /* Zeroed: the strategy is another one. */

@@ -52,7 +52,7 @@ static const char BY_HEADER[] = "{strategy: session_id}";
 static uint32_t pick_by(struct fixture *fixture, const char *name, const char *value,
                         struct pool_ticket *ticket) {
     const char *header[] = {name, value};
-    struct pool_request request = {.headers = {find_header, name ? header : NULL}};
+    struct pool_request request = {.headers = {.find = find_header, .of = name ? header : NULL}};
     struct pool_pick pick;
     struct error err = {0};
     if (pool_pick(fixture->reader, &request, &pick, &err) != ST_OK) {

@@ -50,7 +50,7 @@ static inline void assert_tokens_name_endpoints(const struct plugin *plugin,
         assert_int_equal(token.len % 4, 0);
         assert_true(i != 1 || str_is(token, "bW9kZWxzL2xsYW1hLXJhbmstMA=="));
         fixture.candidates.headers = (struct pool_headers){
-            session_find_header, arena_printf(arena, "%.*s", STR_ARG(token)).ptr};
+            .find = session_find_header, .of = arena_printf(arena, "%.*s", STR_ARG(token)).ptr};
         expect(&fixture, i);
         arena_free(arena);
         plugin_fixture_close(&fixture);
@@ -65,7 +65,8 @@ static inline void assert_other_tokens(const struct plugin *plugin,
     for (size_t k = 0; k < sizeof(tokens) / sizeof(tokens[0]); k++) {
         struct plugin_fixture fixture;
         session_fixture_open_named(&fixture, plugin);
-        fixture.candidates.headers = (struct pool_headers){session_find_header, tokens[k]};
+        fixture.candidates.headers =
+            (struct pool_headers){.find = session_find_header, .of = tokens[k]};
         expect(&fixture);
         plugin_fixture_close(&fixture);
     }
@@ -82,7 +83,10 @@ static inline void assert_session_parameters_refused(const struct plugin *plugin
         {"{strategy: session_id, sessionIdConfig: {sources: [{header: 'a b'}]}}",
          "expected the name of a header"},
         {"{strategy: session_id, sessionIdConfig: {sources: [{attribute: b}]}}",
-         "no plugin sets the attribute \"b\" of \"\"; there is agent-identity"},
+         "no plugin sets the attribute \"b\" of \"\"; there are agent-identity, and "
+         "SessionIDDataKey with the name"},
+        {"{strategy: session_id, sessionIdConfig: {sources: [{attribute: SessionIDDataKey}]}}",
+         "no plugin sets the attribute \"SessionIDDataKey\" of \"\""},
         {"{strategy: session_id, sessionIdConfig: {sources: [{attribute: agent-identity, producer: "
          "p}]}}",
          "no plugin sets the attribute \"agent-identity\" of \"p\""},

@@ -60,7 +60,7 @@ static void filter_keeps_endpoints_of_header(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        unsigned left = left_by((struct pool_headers){find, rows[i].header});
+        unsigned left = left_by((struct pool_headers){.find = find, .of = rows[i].header});
         if (left != rows[i].left) {
             fail_msg("\"%s\": left %x", rows[i].header, left);
         }
@@ -69,7 +69,7 @@ static void filter_keeps_endpoints_of_header(void **state) {
 
 static void filter_without_header_keeps_none(void **state) {
     (void)state;
-    assert_int_equal(left_by((struct pool_headers){NULL, NULL}), 0);
+    assert_int_equal(left_by((struct pool_headers){.find = NULL}), 0);
 }
 
 /* The end of a list that is too long is ignored. */
@@ -82,7 +82,7 @@ static void filter_too_long_list_is_cut(void **state) {
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", item);
     }
     assert_true(n < sizeof(text));
-    assert_int_equal(left_by((struct pool_headers){find, text}), 4);
+    assert_int_equal(left_by((struct pool_headers){.find = find, .of = text}), 4);
 }
 
 int main(void) {

@@ -31,7 +31,7 @@ static void scorer_label_equal_to_header_scores_one(void **state) {
     fixture_tell(&fixture, &plugin_header_label_affinity_scorer,
                  "{headerName: X-Preferred-Zone, labelKey: zone, stampResponseHeader: false}");
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        fixture.candidates.headers = (struct pool_headers){find, rows[i].value};
+        fixture.candidates.headers = (struct pool_headers){.find = find, .of = rows[i].value};
         assert_scores(&fixture, &plugin_header_label_affinity_scorer, rows[i].wanted);
     }
     fixture.candidates.headers.find = NULL;
@@ -47,7 +47,7 @@ static void scorer_busy_endpoint_scores_zero(void **state) {
     fixture_label(&fixture, labels, 4);
     fixture_tell(&fixture, &plugin_header_label_affinity_scorer,
                  "{headerName: X-Preferred-Zone, labelKey: zone}");
-    fixture.candidates.headers = (struct pool_headers){find, "b"};
+    fixture.candidates.headers = (struct pool_headers){.find = find, .of = "b"};
     plugin_fixture_load(&fixture, 1, 3);
     assert_scores(&fixture, &plugin_header_label_affinity_scorer, free_one);
     plugin_fixture_load(&fixture, 1, 4);

@@ -51,7 +51,8 @@ static void filter_token_names_an_address(void **state) {
         fixture_add(spec, "[2001:db8::1]:8000");
         fixture_update(fixture.pool.pool, spec);
         fixture.candidates.snapshot = pool_reader_refresh(fixture.pool.reader);
-        fixture.candidates.headers = (struct pool_headers){session_find_header, rows[k].token};
+        fixture.candidates.headers =
+            (struct pool_headers){.find = session_find_header, .of = rows[k].token};
         plugin_session_affinity_filter.filter(fixture.parameters, &fixture.candidates);
         assert_int_equal(fixture_left(&fixture), rows[k].left);
         plugin_fixture_close(&fixture);

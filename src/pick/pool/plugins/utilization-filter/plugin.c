@@ -64,10 +64,11 @@ static const struct doc_member PARAMETERS[] = {
 /* ---- filter ---------------------------------------------------------------------------------- */
 
 /* A value that is not reported counts as 0. */
-static float value_of(const struct candidate_columns *columns, enum measure measure, uint32_t i) {
+static float value_of(const struct candidate_set *candidates, enum measure measure, uint32_t i) {
+    const struct candidate_columns *columns = candidates->columns;
     switch (measure) {
     case ACTIVE:
-        return columns->in_flight[i];
+        return candidate_set_other_requests(candidates, i);
     case RUNNING:
         return columns->known[i] & LOAD_RUNNING ? columns->n_running[i] : 0;
     case WAITING:
@@ -84,7 +85,7 @@ static bool is_within_limits(const void *parameters, const struct candidate_set 
     bool within = true;
     for (size_t k = 0; k < limits->n && within; k++) {
         const struct condition *condition = &limits->conditions[k];
-        within = value_of(candidates->columns, condition->measure, i) <= condition->most;
+        within = value_of(candidates, condition->measure, i) <= condition->most;
     }
     return within;
 }
