@@ -212,6 +212,14 @@ static enum status add_first_bytes(struct grpc_receiver *receiver, struct str *d
     return st == ST_OK ? body_add(&in->body, first_bytes, err) : st;
 }
 
+static enum status finish_body(struct grpc_receiver *receiver, struct error *err) {
+    struct body *body = &receiver->message->body;
+    enum status st = body_finish(body, err);
+    receiver->message->message.data = str_make(body->data, body->len);
+    receiver->state = GRPC_RECEIVED;
+    return st;
+}
+
 static enum status add_body(struct grpc_receiver *receiver, struct str *data, struct error *err) {
     struct body *body = &receiver->message->body;
     struct str part = split_front(data, body->left);
@@ -221,10 +229,7 @@ static enum status add_body(struct grpc_receiver *receiver, struct str *data, st
     if (st != ST_OK || body->left > 0) {
         return st;
     }
-    st = body_finish(body, err);
-    receiver->message->message.data = str_make(body->data, body->len);
-    receiver->state = GRPC_RECEIVED;
-    return st;
+    return finish_body(receiver, err);
 }
 
 enum status grpc_receiver_add(struct grpc_receiver *receiver, struct str *data, struct error *err) {
@@ -240,6 +245,29 @@ enum status grpc_receiver_add(struct grpc_receiver *receiver, struct str *data, 
         st = add_body(receiver, data, err);
     }
     return st;
+}
+
+/* ---- unframed messages ----------------------------------------------------------------------- */
+
+enum status grpc_receiver_begin_unframed(struct grpc_receiver *receiver,
+                                         const struct body_plan *plan, enum net_body_owner owner,
+                                         struct error *err) {
+    const struct grpc_receiver_options *means = receiver->receiver_options;
+    assert(receiver->arena && grpc_receiver_is_at_boundary(receiver));
+    struct body_allocator body = {
+        .arena = receiver->arena, .pool = means->pool, .budget = means->budget, .owner = owner};
+    receiver->message = incoming_message_new(receiver);
+    if (!receiver->message) {
+        return error_no_memory(err, "the body");
+    }
+    receiver->coding = plan->coding;
+    receiver->n_reads_wanted = 1;
+    receiver->state = GRPC_RECEIVING_BODY;
+    return body_init(&receiver->message->body, &body, plan, err);
+}
+
+enum status grpc_receiver_end_unframed(struct grpc_receiver *receiver, struct error *err) {
+    return receiver->state == GRPC_RECEIVING_BODY ? finish_body(receiver, err) : ST_OK;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -285,7 +313,9 @@ enum status grpc_receiver_resume(struct grpc_receiver *receiver, uint64_t max_in
 }
 
 uint64_t grpc_receiver_n_left(const struct grpc_receiver *receiver) {
-    return receiver->state == GRPC_RECEIVING_BODY ? receiver->message->body.left : 0;
+    bool known = receiver->state == GRPC_RECEIVING_BODY &&
+                 receiver->message->body.length != UINT64_MAX; /* of an unframed message */
+    return known ? receiver->message->body.left : 0;
 }
 
 uint64_t grpc_receiver_reserved_bytes(const struct grpc_receiver *receiver) {

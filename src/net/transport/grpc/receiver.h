@@ -1,4 +1,5 @@
-/* Assembles messages from DATA frames, for server and client. Input after a complete message that
+/* Assembles messages from DATA frames, for server and client, and the body of a request that is not
+ * gRPC, which is one message without a prefix. Input after a complete message that
  * is not taken yet is buffered as pending input. Sans I/O.
  *
  * gRPC over HTTP2, "Length-Prefixed-Message".
@@ -79,6 +80,16 @@ static inline bool grpc_receiver_may_add(const struct grpc_receiver *receiver) {
  * ST_BODY_TOO_LARGE, ST_OVERLOADED, ST_NO_MEMORY: only grpc_receiver_stop may follow. */
 enum status grpc_receiver_add(struct grpc_receiver *receiver, struct str *data,
                               struct error *err) SLUICE_MUST_USE;
+/* The stream's bytes, up to its end, are one message without a prefix: in the arena of the
+ * receiver, which must have one, in place of grpc_receiver_add's first call. Returns: as
+ * body_init. */
+enum status grpc_receiver_begin_unframed(struct grpc_receiver *receiver,
+                                         const struct body_plan *plan, enum net_body_owner owner,
+                                         struct error *err) SLUICE_MUST_USE;
+/* The end of the stream arrived, and no input is pending: an unframed message is complete. Returns:
+ * as body_finish. */
+enum status grpc_receiver_end_unframed(struct grpc_receiver *receiver,
+                                       struct error *err) SLUICE_MUST_USE;
 /* Takes the complete message, which was requested; the next one may start. Owns:
  * grpc_message_free. */
 struct grpc_message *grpc_receiver_take(struct grpc_receiver *receiver);

@@ -71,12 +71,14 @@ static void message_free(struct grpc_queued_message *message) {
     }
 }
 
-static void message_init(struct grpc_queued_message *message, const struct piece *pieces, size_t n,
-                         bool compressed) {
-    struct grpc_prefix prefix = {compressed, (uint32_t)total_bytes(pieces, n)};
+static void add_prefix(struct grpc_queued_message *message, size_t n_bytes, bool compressed) {
+    struct grpc_prefix prefix = {compressed, (uint32_t)n_bytes};
     grpc_prefix_encode(prefix, message->prefix);
     message->pieces[0] = (struct piece){message->prefix, GRPC_PREFIX_BYTES};
     message->n_pieces = 1;
+}
+
+static void add_pieces(struct grpc_queued_message *message, const struct piece *pieces, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (pieces[i].n_bytes > 0) {
             message->pieces[message->n_pieces++] = pieces[i];
@@ -91,7 +93,7 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
                           size_t n_pieces, void (*release)(void *user), void *user) {
     struct piece small;
     size_t n_bytes = total_bytes(pieces, n_pieces);
-    if (n_bytes > UINT32_MAX) {
+    if (n_bytes > UINT32_MAX && !options->is_unframed) {
         return false;
     }
     bool compressed = options->coding != HTTP_IDENTITY && n_bytes >= GRPC_COMPRESS_FROM_BYTES &&
@@ -103,10 +105,14 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
         return false;
     }
     if (compressed) {
-        message_init(message, &small, 1, true);
+        add_prefix(message, small.n_bytes, true);
+        add_pieces(message, &small, 1);
         message->compressed = (void *)(uintptr_t)small.data;
     } else {
-        message_init(message, pieces, n_pieces, options->is_compressed);
+        if (!options->is_unframed) {
+            add_prefix(message, n_bytes, options->is_compressed);
+        }
+        add_pieces(message, pieces, n_pieces);
     }
     message->release = release;
     message->user = user;

@@ -27,7 +27,7 @@ struct grpc_queued_message {
     bool on_heap;     /* not in an arena */
     char prefix[GRPC_PREFIX_BYTES];
     size_t n_pieces;
-    struct piece pieces[]; /* the prefix first */
+    struct piece pieces[]; /* the prefix first, unless unframed */
 };
 
 /* The messages of a connection whose bytes are being written. */
@@ -54,6 +54,8 @@ struct grpc_send_queue_options {
     enum http_coding coding; /* of messages that are worth compressing */
     int compression_level;   /* 1 to 9 */
     bool is_compressed;      /* the message, in that coding: grpc_compress_copy */
+    bool is_unframed;        /* no prefix: a part of the body of a response that is not gRPC; not
+                                empty, never compressed */
 };
 
 /* Compresses the pieces into one, in `arena`, NULL: on the heap. Returns: false on failure; the
@@ -64,7 +66,7 @@ bool grpc_compress_copy(const struct grpc_send_queue_options *options, struct ar
 /* Appends a message made of these pieces. The list is copied; the bytes must stay valid until
  * `release` (may be NULL) is called, exactly once; also where a compressed copy is sent instead, as
  * what the caller has counted for the message is held until then. Returns: false when it can't be
- * sent (no memory, 4 GiB or more): nothing is taken and nothing released. */
+ * sent (no memory, or 4 GiB or more with a prefix): nothing is taken and nothing released. */
 bool grpc_send_queue_push(struct grpc_send_queue *queue,
                           const struct grpc_send_queue_options *options, const struct piece *pieces,
                           size_t n_pieces, void (*release)(void *user), void *user) SLUICE_MUST_USE;
