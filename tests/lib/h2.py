@@ -68,6 +68,11 @@ def call_fields(path, *more):
             (b"content-type", b"application/grpc"), (b"te", b"trailers"), *more]
 
 
+def request_fields(method, path, *more):
+    """The head of a request that is not gRPC."""
+    return [(b":method", method), (b":scheme", b"http"), (b":path", path), (b":authority", b"localhost"), *more]
+
+
 def message(data, flag=0, n_bytes=None):
     """A message of gRPC behind its prefix; `n_bytes` is what the prefix says instead of the truth."""
     return struct.pack(">BI", flag, len(data) if n_bytes is None else n_bytes) + data
@@ -101,6 +106,12 @@ class Stream:
     def text(self):
         """grpc-message, as it is on the wire."""
         return self.heads[-1].get("grpc-message", "")
+
+    @property
+    def http_status(self):
+        """The number in :status of the response; None: there is none yet."""
+        final = [head[":status"] for head in self.heads if not head.get(":status", "1").startswith("1")]
+        return int(final[0]) if final else None
 
     def messages(self):
         found, data = [], self.data
@@ -202,6 +213,19 @@ class Connection:
         """A call with these messages. Returns: its Stream, when it is over."""
         stream = self.begin(path, *more)
         self.send_data(stream, b"".join(message(data) for data in messages), end=True)
+        return self.answer(stream)
+
+    def begin_request(self, method, path, *more, end=False):
+        """Sends the head of a request that is not gRPC. Returns: the stream."""
+        stream, frames = self.open(request_fields(method, path, *more), END_STREAM if end else 0)
+        self.send(frames)
+        return stream
+
+    def request(self, method, path, *more, body=b""):
+        """Such a request, its body in DATA. Returns: its Stream, when it is over."""
+        stream = self.begin_request(method, path, *more, end=not body)
+        if body:
+            self.send_data(stream, body, end=True)
         return self.answer(stream)
 
     # ---- in

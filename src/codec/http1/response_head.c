@@ -60,9 +60,15 @@ static char *put_number(char *at, uint64_t number) {
 
 /* Fetch standard, 3.3.3: what a page of another origin may read besides the body. The response
  * depends on Origin: caches must know (Vary). */
-#define CORS_FIELDS                                                                                \
-    "\r\nVary: Origin\r\nAccess-Control-Expose-Headers: Inference-Header-Content-Length, "         \
-    "Retry-After, WWW-Authenticate, endpoint-load-metrics\r\n"
+#define EXPOSED                                                                                    \
+    "Inference-Header-Content-Length, Retry-After, WWW-Authenticate, endpoint-load-metrics"
+#define CORS_FIELDS "\r\nVary: Origin\r\nAccess-Control-Expose-Headers: " EXPOSED "\r\n"
+
+void http_cors_fields(struct str allow_origin, struct http_field out[HTTP_CORS_FIELDS]) {
+    out[0] = (struct http_field){STR("Access-Control-Allow-Origin"), allow_origin};
+    out[1] = (struct http_field){STR("Vary"), STR("Origin")};
+    out[2] = (struct http_field){STR("Access-Control-Expose-Headers"), STR(EXPOSED)};
+}
 
 /* An upper bound of the constant text around the variable parts. */
 enum { FIXED_BYTES = 200, ALLOW_ORIGIN_BYTES = 32 + sizeof(CORS_FIELDS) };

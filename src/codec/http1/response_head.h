@@ -11,6 +11,10 @@
 #include "core/base/buf.h"
 #include "core/base/str.h"
 
+/* The fields of a response that a page of another origin may read: Fetch standard, 3.3.3. */
+enum { HTTP_CORS_FIELDS = 3 };
+void http_cors_fields(struct str allow_origin, struct http_field out[HTTP_CORS_FIELDS]);
+
 struct http1_response_head {
     int status;
     struct str common;        /* complete lines that every response has

@@ -46,13 +46,24 @@ static struct grpc_limits limits_of(const struct serve_settings *settings,
     };
 }
 
+/* Without a method: for the requests of REST that come over HTTP/2. */
+static enum status open_for_http(struct serve_grpc *self, const struct serve_settings *settings,
+                                 const struct grpc_server_options *options, struct error *err) {
+    struct grpc_server_options all = *options;
+    all.limits = limits_of(settings, &options->limits.net);
+    all.admit = NULL;
+    return grpc_server_new(&all, &self->server, err);
+}
+
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             const struct inference_services *services,
                             const struct grpc_server_options *options, const struct tls_server *tls,
                             struct listen_address *bound, struct error *err) {
     size_t n = settings->grpc.n;
     if (n == 0) {
-        return ST_OK;
+        return settings->grpc_on_http && settings->http.n > 0
+                   ? open_for_http(self, settings, options, err)
+                   : ST_OK;
     }
     enum status st =
         settings->grpc_header_forward_pattern
@@ -96,6 +107,8 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
 void serve_grpc_drain(struct serve_grpc *self) {
     if (self->server) {
         net_server_drain(grpc_server_net(self->server));
+    }
+    if (self->api) {
         grpc_api_drain(self->api);
     }
 }

@@ -1,5 +1,5 @@
-/* The gRPC server of the running process: its services and its listeners. Empty with --grpc none.
- */
+/* The gRPC server of the running process: its services and its listeners. With --grpc none it has
+ * neither, and is there for REST over HTTP/2 unless --grpc-on-http is false. */
 #ifndef SLUICE_PROGRAM_MODEL_SERVER_GRPC_H
 #define SLUICE_PROGRAM_MODEL_SERVER_GRPC_H
 
@@ -9,9 +9,9 @@
 #include "serve/frontend/grpc/methods.h"
 
 struct serve_grpc {
-    struct grpc_api *api;
+    struct grpc_api *api;           /* NULL: --grpc none */
     struct header_forward *forward; /* NULL: no pattern */
-    struct grpc_server *server;     /* NULL: --grpc none */
+    struct grpc_server *server;     /* NULL: --grpc none, and no HTTP/2 at --http */
 };
 
 /* Creates the server and listens on each address of --grpc, with `tls` where TLS is used; `bound`

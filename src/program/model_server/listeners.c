@@ -117,7 +117,7 @@ static enum status start_http(struct serve_listeners *self, const struct process
                                           .acceptor = threads->main,
                                           .server_name = "sluice/" SLUICE_VERSION};
     if (settings->grpc_on_http && self->grpc.server) {
-        options.h2 = grpc_server_net(self->grpc.server);
+        options.h2 = self->grpc.server;
     }
     return http_server_new(&options, &self->http, err);
 }

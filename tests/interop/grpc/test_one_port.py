@@ -1,6 +1,6 @@
-"""HTTP/1.1 and gRPC at one port, that of --http: what Knative and Cloud Run give a container. Real clients of both
-at the same time, in plain and over TLS; first bytes in pieces, that stop, and that are neither; and what holds for
-gRPC (keys, restrictions, its own limits) holds for it there, too."""
+"""HTTP/1.1 and gRPC at one port, that of --http (REST over HTTP/2 there: http/test_http2.py): what Knative and Cloud Run
+give a container. Real clients of both at the same time, in plain and over TLS; first bytes in pieces, that stop, and
+that are neither; and what holds for gRPC (keys, restrictions, its own limits) holds for it there, too."""
 import contextlib
 import json
 import ssl
@@ -14,7 +14,7 @@ import tritonclient.http
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from lib import h2, http1, metrics
-from lib.grpc_live import GOOD, INFER, OK, SERVICE, SLOW, UNAVAILABLE, request
+from lib.grpc_live import GOOD, INFER, OK, SERVICE, SLOW, UNAVAILABLE, UNIMPLEMENTED, request
 from lib.tls_client import Pki, client_context, connect
 
 pytestmark = pytest.mark.tsan
@@ -223,29 +223,26 @@ def test_upgrade_to_h2c_is_not_taken(one_port):
 
 # ---- without it -----------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("flags, ports", [(("--grpc-on-http", "false"), ("127.0.0.1:0",)), ((), ("none",))])
-def test_port_of_http_alone_refuses_preface(one_port, flags, ports):
-    server = one_port(*flags, grpc=ports)
+@pytest.mark.parametrize("ports", [("127.0.0.1:0",), ("none",)])
+def test_port_of_http_alone_refuses_preface(one_port, ports):
+    server = one_port("--grpc-on-http", "false", grpc=ports)
     with http1.Connection(server.address) as connection:
         connection.send(h2.PREFACE + h2.settings())
         assert connection.read_answer().status == 505
     assert http1.request(server.address, "GET", "/v2/health/ready").status == 200
 
 
-# ---- what holds there -----------------------------------------------------------------------------
-
-def test_requests_of_rest_over_http2_get_reason(one_port):
-    server = one_port()
+def test_port_without_grpc_serves_rest_over_http2(one_port):
+    server = one_port(grpc=("none",))
     with h2.Connection(server.address) as connection:
-        for method, status in ((b"GET", "405"), (b"POST", "415")):
-            stream, frames = connection.open([(b":method", method), (b":scheme", b"http"), (b":authority", b"x"),
-                                              (b":path", b"/v2/health/ready")], h2.END_STREAM)
-            connection.send(frames)
-            answer = connection.answer(stream)
-            assert answer.heads[0][":status"] == status
-            assert b"HTTP/2 is for gRPC here" in answer.data and b"HTTP/1.1 at this port" in answer.data
-        assert connection.call(INFER, GOOD).status == OK
+        assert connection.request(b"GET", b"/v2/health/ready").http_status == 200
+        assert connection.call(INFER, GOOD).status == UNIMPLEMENTED
+        assert connection.request(b"GET", b"/v2/health/ready").http_status == 200
+    server.wait_at_rest()
+    server.stop()
 
+
+# ---- what holds there -----------------------------------------------------------------------------
 
 def test_keys_hold_for_grpc_at_port_of_http(one_port, tmp_path):
     keys = tmp_path / "keys"

@@ -76,6 +76,10 @@ static enum status check_end(const struct grpc_stream *stream, struct error *err
 /* The message is malformed, too large, or there is no memory for it. */
 static void reject_message(struct grpc_stream *stream, const struct error *why) {
     struct grpc_call *call = &stream->call;
+    if (stream->is_exchange) {
+        stream->session->http_requests->on_rejected(stream, why);
+        return;
+    }
     bool said = stream->method_state == GRPC_METHOD_ACTIVE && !call->is_cancelled &&
                 call->method->on_message_rejected && call->method->on_message_rejected(call, why);
     assert(!said || stream->method_state == GRPC_METHOD_FINISHED);
@@ -141,7 +145,8 @@ static enum status check_rate(struct grpc_stream *stream, size_t n_bytes, struct
                          limits->net.min_body_rate, limits->net.body_timeout_ns);
     bool slow =
         n_excusing > 0 && (!core->waiting_bytes || core->waiting_bytes(session) < n_excusing);
-    return slow ? error_set(err, ST_REQUEST_TIMEOUT, "the message is too slow (--min-body-rate)")
+    return slow ? error_set(err, ST_REQUEST_TIMEOUT, "the %s is too slow (--min-body-rate)",
+                            stream->is_exchange ? "request body" : "message")
                 : ST_OK;
 }
 
@@ -186,6 +191,10 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     }
     if (in->state == GRPC_RECEIVING_STOPPED) {
         consume_window(stream, data.len);
+        if (stream->is_exchange && !stream->session->http_requests->skips(stream, data.len) &&
+            stream->response_state == GRPC_RESPONSE_SENT) {
+            grpc_stream_reset(stream, NGHTTP2_NO_ERROR);
+        }
         return;
     }
     /* After a message that the method has not read: kept, and the window stays closed for it. */
@@ -208,6 +217,14 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
 static void end_unary(struct grpc_stream *stream) {
     struct error err;
     if (stream->inflating) {
+        return;
+    }
+    if (stream->is_exchange) {
+        if (grpc_receiver_end_unframed(&stream->in, &err) == ST_OK) {
+            deliver_message(stream);
+        } else {
+            reject_message(stream, &err);
+        }
         return;
     }
     if (stream->in.state == GRPC_RECEIVED) {

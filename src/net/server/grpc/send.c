@@ -7,7 +7,7 @@
 
 /* ---- queueing -------------------------------------------------------------------------------- */
 
-static void resume_data(struct grpc_stream *stream) {
+void grpc_send_resume(struct grpc_stream *stream) {
     if (stream->deferred) {
         stream->deferred = false;
         nghttp2_session_resume_data(stream->session->h2, stream->id);
@@ -19,7 +19,7 @@ static void resume_data(struct grpc_stream *stream) {
  * sends a frame that is begun before all others. */
 void grpc_send_status(struct grpc_stream *stream) {
     if (stream->out.n_bytes > stream->out.n_reserved) {
-        resume_data(stream);
+        grpc_send_resume(stream);
     } else if (grpc_head_submit_trailers(stream) != 0) {
         grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "out of memory for an answer");
     }
@@ -31,7 +31,7 @@ static void on_queued(struct grpc_stream *stream) {
         grpc_stream_set_response_state(stream, GRPC_RESPONSE_OPEN);
         grpc_head_submit(stream, false);
     } else {
-        resume_data(stream);
+        grpc_send_resume(stream);
     }
     grpc_stream_update_timer(stream);
     grpc_core_schedule_write(stream->core, stream->session);
@@ -112,6 +112,10 @@ static ssize_t on_read(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t len
     (void)h2, (void)id, (void)buf, (void)user;
     size_t n = grpc_send_queue_reserve(&stream->out, length);
     bool ends = n == stream->out.n_bytes && stream->response_state == GRPC_RESPONSE_ENDING;
+    if (stream->is_exchange && ends) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF | (n > 0 ? NGHTTP2_DATA_FLAG_NO_COPY : 0);
+        return (ssize_t)n;
+    }
     if (n == 0) { /* nothing queued; or the trailers are submitted */
         stream->deferred = true;
         return NGHTTP2_ERR_DEFERRED;

@@ -36,11 +36,15 @@ struct grpc_server {
     struct net_server net;
     struct grpc_server_options options;
     struct grpc_server_worker *workers; /* as many as net.workers */
+    const struct grpc_http_requests *http_requests;
 };
 
+static struct grpc_server *grpc_server_of(const struct server_worker *server_worker) {
+    return (struct grpc_server *)server_worker->server;
+}
+
 static struct grpc_server_worker *grpc_server_worker_of(const struct server_worker *server_worker) {
-    return &((struct grpc_server *)server_worker->server)
-                ->workers[server_worker_index(server_worker)];
+    return &grpc_server_of(server_worker)->workers[server_worker_index(server_worker)];
 }
 
 static struct grpc_conn *grpc_conn_of(struct grpc_session *session) {
@@ -187,8 +191,10 @@ static bool open_session(struct grpc_conn *conn) {
         return true;
     }
     conn->session.account = conn->net.account;
-    conn->session.is_on_http_port =
-        conn->net.listen_endpoint->server != conn->net.server_worker->server;
+    conn->session.listener = &conn->net.listen_endpoint->web;
+    if (conn->net.listen_endpoint->server != conn->net.server_worker->server) {
+        conn->session.http_requests = grpc_server_of(conn->net.server_worker)->http_requests;
+    }
     if (grpc_session_open(&conn->session, &err) != ST_OK) {
         net_conn_close(&conn->net);
         return false;
@@ -484,6 +490,10 @@ static const struct net_protocol grpc_protocol = {
     .describe = describe,
 };
 
+size_t grpc_core_worker_index(const struct grpc_core *core) {
+    return server_worker_index(core->user);
+}
+
 static void schedule_deferred(struct grpc_core *core) {
     server_worker_schedule_deferred(core->user);
 }
@@ -576,6 +586,11 @@ enum status grpc_server_listen(struct grpc_server *server, const struct address 
                                const struct tls_server *tls, struct address *bound,
                                struct error *err) {
     return net_server_listen(&server->net, address, tls, NULL, bound, err);
+}
+
+void grpc_server_set_http_requests(struct grpc_server *server,
+                                   const struct grpc_http_requests *requests) {
+    server->http_requests = requests;
 }
 
 struct net_server *grpc_server_net(struct grpc_server *server) {

@@ -102,12 +102,12 @@ static void count_large_head(struct grpc_session *session, const struct grpc_str
     }
 }
 
-static void on_head(struct grpc_session *session) {
+static void on_head(struct grpc_session *session, bool is_whole) {
     struct grpc_stream *stream = session->head_stream;
     session->head_stream = NULL;
     count_large_head(session, stream);
     if (stream && !stream->closed) {
-        grpc_stream_on_head(stream);
+        grpc_stream_on_head(stream, is_whole);
     }
 }
 
@@ -198,7 +198,7 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
         return 0;
     }
     if (frame->hd.type == NGHTTP2_HEADERS) {
-        on_head(session);
+        on_head(session, frame->hd.flags & NGHTTP2_FLAG_END_STREAM);
     }
     struct grpc_stream *stream = stream_of(session, frame->hd.stream_id);
     if (stream && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
@@ -302,8 +302,8 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
             H2_WINDOW_CREDIT_PER_DATA + frame->hd.length / H2_WINDOW_CREDIT_BYTES);
     } else {
         stream = stream_of(session, frame->hd.stream_id);
-        if (stream) {
-            stream->response_sent = true;
+        if (stream) { /* 100 (Continue) begins no response */
+            stream->response_sent = stream->response_state != GRPC_RESPONSE_NONE;
         }
     }
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
@@ -311,10 +311,8 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
         if (stream) {
             grpc_stream_set_response_state(stream, GRPC_RESPONSE_SENT);
         }
-        /* RFC 9113, 8.1: after a complete response to an incomplete request, RST_STREAM with
-         * NO_ERROR stops the client's sending. */
         if (stream && !stream->remote_ended) {
-            nghttp2_submit_rst_stream(session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
+            grpc_stream_on_early_answer(stream);
         }
     }
     return 0;

@@ -1,6 +1,7 @@
 /* An HTTP/2 connection on top of nghttp2 and the gRPC calls on it. Sans I/O: bytes go in
  * (grpc_session_receive), events go to the methods, bytes come out (grpc_session_collect_output);
- * server.c has the sockets. Internal to net/server/grpc.
+ * server.c has the sockets. On a port of HTTP, requests that are not gRPC go to http_requests.
+ * Internal to net/server.
  *
  * Reentrancy: method callbacks run inside nghttp2's callbacks, and may submit to nghttp2, which
  * allows that. While an nghttp2 or method callback is on the stack, the session is not terminated
@@ -26,6 +27,7 @@
 #include <sys/queue.h>
 
 #include "codec/grpc/text.h"
+#include "codec/http1/web_access.h"
 #include "core/event/timer.h"
 #include "net/server/grpc/server.h"
 #include "net/server/receive_rate.h"
@@ -39,11 +41,29 @@
 #include "net/transport/memory_account.h"
 
 struct grpc_session;
+struct grpc_stream;
 
 /* A method's path with its length, so that most comparisons end at the length. */
 struct grpc_route {
     struct str path;
     const struct grpc_method *method;
+};
+
+/* Serves the requests of a connection that are not gRPC: net/server/http/h2.c, for a port of HTTP.
+ * The functions run inside nghttp2's callbacks. */
+struct grpc_http_requests {
+    void *user;
+    /* Of these streams. Its events are GRPC_MESSAGE, the body, whose receipt on_head has begun with
+     * grpc_exchange_receive; GRPC_CANCELLED and GRPC_END. */
+    struct grpc_method method;
+    /* The head is complete; `is_whole`: no body follows. `refusal`: NULL, or why it cannot be
+     * served, and some of its fields may be missing. */
+    void (*on_head)(struct grpc_stream *stream, bool is_whole, const struct error *refusal);
+    /* The body is too large, too slow, malformed, or there is no memory for it. */
+    void (*on_rejected)(struct grpc_stream *stream, const struct error *why);
+    /* `n_bytes` of a body arrived that is not wanted; 0: the response was sent before the end of
+     * the request. Returns: whether the rest may come, else the client is told to stop. */
+    bool (*skips)(struct grpc_stream *stream, size_t n_bytes);
 };
 
 /* What a stream waits for; a class of the core's stream_timers. */
@@ -142,7 +162,8 @@ struct grpc_stream {
     struct memory_overhead overhead;      /* the stream itself: count_stream */
     enum memory_open_call memory;         /* of it: unless granted, the client gets an error */
     bool head_over_budget;                /* the budget is used up; the client gets an error */
-    bool is_plain;                        /* an HTTP request that is not gRPC */
+    bool is_plain;                        /* an HTTP request that is not gRPC, and is refused */
+    bool is_exchange;                     /* one that session->http_requests serves */
     bool remote_ended;                    /* END_STREAM was received */
     bool message_delivered;               /* the client has sent a whole message */
     bool half_closed;                     /* GRPC_HALF_CLOSE was delivered */
@@ -184,7 +205,10 @@ struct grpc_session {
     struct str plain_reply;         /* sent instead of HTTP/2; then the connection closes */
     uint32_t error_code;            /* HTTP/2 error code, while `terminating` */
     bool plain_reply_sent;
-    bool is_on_http_port;     /* grpc_call.is_on_http_port */
+    /* On a port of HTTP (grpc_call.is_on_http_port): requests that are not gRPC, and where their
+     * client has connected; NULL: they are refused. */
+    const struct grpc_http_requests *http_requests;
+    const struct web_listener *listener;
     bool settings_received;   /* the client's first SETTINGS arrived */
     bool large_frames;        /* larger frames were allowed */
     bool sent_since_ping;     /* HEADERS or DATA were sent since the last PING arrived */
@@ -196,6 +220,15 @@ struct grpc_session {
     bool in_schedule;         /* in core->scheduled */
     bool closing;             /* in core->closing, or closed */
 };
+
+/* ---- server.c -------------------------------------------------------------------------------- */
+
+/* Of connections that a server of HTTP passes to this one, and which outlives them. Thread: before
+ * the first of them. */
+void grpc_server_set_http_requests(struct grpc_server *server,
+                                   const struct grpc_http_requests *requests);
+/* Returns: server_worker_index of its worker. */
+size_t grpc_core_worker_index(const struct grpc_core *core);
 
 /* ---- session.c: what the connections of a worker share --------------------------------------- */
 
@@ -282,8 +315,11 @@ void grpc_stream_set_response_state(struct grpc_stream *stream,
 void grpc_stream_emit(struct grpc_stream *stream, enum grpc_event event);
 /* Delivers GRPC_BEGIN. */
 void grpc_stream_start_method(struct grpc_stream *stream);
-/* The head is complete: starts the call, or refuses it. */
-void grpc_stream_on_head(struct grpc_stream *stream);
+/* The head is complete: starts the call or the exchange, or refuses it. `is_whole`: END_STREAM
+ * arrived with it. */
+void grpc_stream_on_head(struct grpc_stream *stream, bool is_whole);
+/* Resets the stream: no response, or not all of it, can be sent. */
+void grpc_stream_reset(struct grpc_stream *stream, uint32_t code);
 /* The client cannot or will not be served: ends the response with `err` and delivers
  * GRPC_CANCELLED. */
 void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err);
@@ -300,6 +336,8 @@ void grpc_stream_unlink(struct grpc_stream *stream);
 void grpc_stream_schedule_sweep(struct grpc_stream *stream);
 /* Starts the timeout that applies now. */
 void grpc_stream_update_timer(struct grpc_stream *stream);
+/* All of the response was sent, and the client still sends. */
+void grpc_stream_on_early_answer(struct grpc_stream *stream);
 /* The client has taken `n_bytes` of the response. */
 void grpc_stream_on_sent(struct grpc_stream *stream, size_t n_bytes);
 
@@ -315,6 +353,28 @@ int grpc_head_submit_trailers(struct grpc_stream *stream);
 /* ---- stream.c: plain HTTP requests ----------------------------------------------------------- */
 
 void grpc_plain_answer(struct grpc_stream *stream);
+
+/* ---- exchange.c: for struct grpc_http_requests ----------------------------------------------- */
+
+/* Receives the body, in the call's arena; begun in on_head. Returns: as body_init. */
+enum status grpc_exchange_receive(struct grpc_stream *stream, const struct body_plan *plan,
+                                  struct error *err) SLUICE_MUST_USE;
+/* Sends 100 (Continue). */
+void grpc_exchange_continue(struct grpc_stream *stream);
+/* Returns: whether a response can still be sent. */
+bool grpc_exchange_is_open(const struct grpc_stream *stream);
+/* Submits the response's head; unless `has_body`, it is the whole response. Fields without
+ * GRPC_NV_NO_COPY_NAME may have a name in any case. */
+void grpc_exchange_submit_head(struct grpc_stream *stream, const nghttp2_nv *fields,
+                               size_t n_fields, bool has_body);
+/* Appends a part of the body, not empty, to the send queue, as grpc_send; its descriptor is in
+ * `arena`, NULL: on the heap. Out of memory the stream is reset. */
+void grpc_exchange_send(struct grpc_stream *stream, struct arena *arena, const struct piece *pieces,
+                        size_t n_pieces, void (*release)(void *user), void *user);
+/* The body is late, or the rest of one that is dropped. */
+void grpc_exchange_timed_out(struct grpc_stream *stream);
+/* The response is complete, or is not sent: exactly once. */
+void grpc_exchange_finish(struct grpc_stream *stream);
 
 /* ---- receive.c ------------------------------------------------------------------------------- */
 
@@ -334,6 +394,8 @@ bool grpc_receive_is_waiting(const struct grpc_stream *stream);
 /* ---- send.c ---------------------------------------------------------------------------------- */
 
 nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream);
+/* There is more to send, or the response has ended: nghttp2 asks for it again. */
+void grpc_send_resume(struct grpc_stream *stream);
 /* The status is known: sent after the queued messages. */
 void grpc_send_status(struct grpc_stream *stream);
 /* Drops the queued messages. */

@@ -55,7 +55,8 @@ static struct str *pseudo_field(struct grpc_stream *stream, struct str name) {
 /* Returns: whether a field is stored: it is read below, by a method, or its error is reported. */
 static bool keeps_field(const struct grpc_stream *stream, struct str name, struct str value) {
     const struct grpc_server_options *options = stream->core->options;
-    return !options->keeps_field || str_is(name, "content-type") || str_is(name, "grpc-encoding") ||
+    return !options->keeps_field || stream->session->http_requests ||
+           str_is(name, "content-type") || str_is(name, "grpc-encoding") ||
            str_is(name, "grpc-accept-encoding") || str_is(name, "grpc-timeout") ||
            options->keeps_field(name, options->keeps_context) || !grpc_field_is_valid(name, value);
 }
@@ -78,19 +79,22 @@ void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value
     stream->head_too_large = stream->head_too_large || !stored;
 }
 
+static bool has_grpc_content_type(const struct grpc_stream *stream) {
+    return grpc_content_type_ok(grpc_find_field(&stream->call, "content-type", NULL));
+}
+
 /* gRPC over HTTP2, "Requests": a request that is not gRPC gets an HTTP error. */
 static enum status check_http(const struct grpc_stream *stream, struct error *err) {
-    bool both = stream->call.is_on_http_port;
-    const char *what = both ? "HTTP/2 is for gRPC here" : "this port speaks gRPC";
-    const char *where = both ? "Other requests are served over HTTP/1.1 at this port"
-                             : "HTTP has a port of its own (--http)";
     if (!str_is(stream->http_method, "POST")) {
-        return error_set(err, ST_METHOD_NOT_ALLOWED, "%s: expected POST, got %.*s. %s", what,
-                         STR_ARG(stream->http_method), where);
+        return error_set(err, ST_METHOD_NOT_ALLOWED,
+                         "this port speaks gRPC: expected POST, got %.*s. HTTP has a port of its "
+                         "own (--http)",
+                         STR_ARG(stream->http_method));
     }
-    if (!grpc_content_type_ok(grpc_find_field(&stream->call, "content-type", NULL))) {
+    if (!has_grpc_content_type(stream)) {
         return error_set(err, ST_UNKNOWN_ENCODING,
-                         "%s: expected the content type application/grpc. %s", what, where);
+                         "this port speaks gRPC: expected the content type application/grpc. HTTP "
+                         "has a port of its own (--http)");
     }
     return ST_OK;
 }
@@ -152,11 +156,8 @@ static enum status check_open_call_memory(const struct grpc_stream *stream, stru
     return error_prefix(err, "no memory for another open call of the connection");
 }
 
-/* Parses the head. Returns: ST_OK, or what is wrong; sets is_plain when the request is not gRPC. */
-static enum status grpc_head_check(struct grpc_stream *stream, struct error *err) {
-    struct grpc_call *call = &stream->call;
-    call->fields = stream->head.items;
-    call->n_fields = stream->head.n;
+/* Returns: why a head of any request is refused. */
+static enum status check_head_limits(const struct grpc_stream *stream, struct error *err) {
     if (check_open_call_memory(stream, err) != ST_OK) {
         return err->status;
     }
@@ -169,7 +170,17 @@ static enum status grpc_head_check(struct grpc_stream *stream, struct error *err
                          "expected metadata of at most %zu bytes (--max-header-size) and %d fields",
                          stream->core->options->limits.net.max_header_size, (int)GRPC_MAX_FIELDS);
     }
-    enum status st = check_http(stream, err);
+    return ST_OK;
+}
+
+/* Parses the head. Returns: ST_OK, or what is wrong; sets is_plain when the request is not gRPC. */
+static enum status grpc_head_check(struct grpc_stream *stream, struct error *err) {
+    struct grpc_call *call = &stream->call;
+    enum status st = check_head_limits(stream, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    st = check_http(stream, err);
     if (st != ST_OK) {
         stream->is_plain = true;
         return st;
@@ -335,7 +346,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     stream->call.arena = arena;
     stream->call.worker = core->worker;
     stream->call.account = session->account;
-    stream->call.is_on_http_port = session->is_on_http_port;
+    stream->call.is_on_http_port = session->http_requests != NULL;
     stream->in.receiver_options = &core->receiver_options;
     TAILQ_INSERT_TAIL(&session->streams, stream, link);
     session->n_alive++;
@@ -474,12 +485,36 @@ static enum status check_call(struct grpc_stream *stream, struct error *err) {
     return st;
 }
 
-void grpc_stream_on_head(struct grpc_stream *stream) {
+static bool is_for_http(const struct grpc_stream *stream) {
+    return stream->session->http_requests &&
+           !(str_is(stream->http_method, "POST") && has_grpc_content_type(stream));
+}
+
+static void begin_exchange(struct grpc_stream *stream, bool is_whole) {
+    const struct grpc_http_requests *requests = stream->session->http_requests;
+    struct error err;
+    bool refused = check_head_limits(stream, &err) != ST_OK;
+    stream->is_exchange = true;
+    stream->method_state = GRPC_METHOD_ACTIVE;
+    stream->call.method = &requests->method;
+    stream->call.context = requests->user;
+    stream->in.arena = stream->call.arena;
+    requests->on_head(stream, is_whole, refused ? &err : NULL);
+    grpc_stream_update_timer(stream);
+}
+
+void grpc_stream_on_head(struct grpc_stream *stream, bool is_whole) {
     struct error err;
     stream->counted = true;
     atomic_fetch_add_explicit(stream->core->n_calls, 1, memory_order_relaxed);
     metric_add(METRIC_REQUESTS_IN_FLIGHT, 1);
     stream->begun_ns = grpc_core_now(stream->core);
+    stream->call.fields = stream->head.items;
+    stream->call.n_fields = stream->head.n;
+    if (is_for_http(stream)) {
+        begin_exchange(stream, is_whole);
+        return;
+    }
     if (check_call(stream, &err) != ST_OK) {
         if (stream->is_plain) {
             grpc_plain_refuse(stream, &err);
@@ -536,11 +571,23 @@ static void finish_response(struct grpc_stream *stream, const struct error *err)
     grpc_core_schedule_write(stream->core, stream->session);
 }
 
-/* Resets the stream: no status can be sent. */
-static void reset_stream(struct grpc_stream *stream) {
+void grpc_stream_reset(struct grpc_stream *stream, uint32_t code) {
     stream->reset_submitted = true;
-    nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
+    nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id, code);
     grpc_core_schedule_write(stream->core, stream->session);
+}
+
+/* RFC 9113, 8.1: after a complete response to an incomplete request, RST_STREAM with NO_ERROR stops
+ * the client's sending. The rest of an exchange's body is dropped before that, within a bound and
+ * for --body-timeout: some clients take the reset for a failure. */
+void grpc_stream_on_early_answer(struct grpc_stream *stream) {
+    struct grpc_core *core = stream->core;
+    if (stream->is_exchange && stream->session->http_requests->skips(stream, 0)) {
+        timer_list_start(&core->stream_timers, &stream->timeout, GRPC_WAIT_MESSAGE,
+                         grpc_core_now(core));
+    } else {
+        grpc_stream_reset(stream, NGHTTP2_NO_ERROR);
+    }
 }
 
 /* Marks the call as cancelled. Returns: false when it is already. */
@@ -574,7 +621,7 @@ void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err) {
         /* Messages sent before an error are still useful; after the deadline they are not. */
         bool late = err->status == ST_DEADLINE_EXCEEDED;
         if (late && grpc_send_queue_is_mid_message(&stream->out)) {
-            reset_stream(stream);
+            grpc_stream_reset(stream, NGHTTP2_CANCEL);
         } else {
             if (late) {
                 grpc_send_clear(stream);
@@ -587,7 +634,7 @@ void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err) {
 
 /* The client does not take the response. */
 static void abort_response(struct grpc_stream *stream, const struct error *err) {
-    reset_stream(stream);
+    grpc_stream_reset(stream, NGHTTP2_CANCEL);
     if (mark_cancelled(stream, err)) {
         notify_method(stream);
     }
@@ -610,6 +657,10 @@ void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
     if (is_late && is_behind(stream)) {
         timer_list_start(&core->stream_timers, &stream->timeout, GRPC_WAIT_BEHIND,
                          grpc_core_now(core));
+        return;
+    }
+    if (is_late && stream->is_exchange) {
+        grpc_exchange_timed_out(stream);
         return;
     }
     if (is_late) {

@@ -1,4 +1,4 @@
-/* Internals of the HTTP/1.1 server, on top of net/server/server.h and
+/* Internals of the HTTP server, of HTTP/1.1 for the most part, on top of net/server/server.h and
  * net/server/request_response.h. Internal to net/server/http. */
 #ifndef SLUICE_NET_SERVER_HTTP_CONN_H
 #define SLUICE_NET_SERVER_HTTP_CONN_H
@@ -12,7 +12,8 @@
 #include "codec/http1/request.h"
 #include "codec/http1/response_head.h"
 #include "core/base/compiler.h"
-#include "net/server/http/server.h"
+#include "net/server/grpc/session.h"
+#include "net/server/http/exchange.h"
 #include "net/server/request_response.h"
 
 /* A request and its response. */
@@ -44,8 +45,9 @@ struct http_server {
     struct http_router router;
     const char *server_name;
     struct http_common_fields *common_fields; /* one per worker */
-    struct net_server *h2;         /* gets the connections that begin with HTTP/2's preface; or
+    struct grpc_server *h2; /* gets the connections that begin with HTTP/2's preface; or
                                       NULL */
+    struct grpc_http_requests h2_requests; /* those that are not gRPC: h2.c */
     struct net_protocol detecting; /* of connections whose protocol is not known yet: preface.c */
 };
 
@@ -85,10 +87,23 @@ void http_reply_decide_keep_alive(struct request_response_conn *conn, struct htt
 /* Returns: the Server and Date fields. */
 struct str http_reply_common_fields(const struct server_worker *server_worker);
 
+/* struct http_version */
+void http1_reply(struct http_exchange *exchange, const struct http_reply *reply);
+
+/* ---- h2.c ------------------------------------------------------------------------------------ */
+
+/* Sets server->h2_requests. */
+void http_h2_init(struct http_server *server);
+
 /* ---- stream.c -------------------------------------------------------------------------------- */
 
 /* A chunk was sent, or the whole response of a call that does not stream. */
 void http_stream_on_written(struct net_call *base);
+/* struct http_version */
+void http1_stream_begin(struct http_exchange *exchange, const struct http_reply *reply);
+void http1_stream_send(struct http_exchange *exchange, const struct piece *pieces, size_t n_pieces,
+                       void (*release)(void *user), void *user);
+void http1_stream_end(struct http_exchange *exchange);
 /* Drops the chunks that are not sent. */
 void http_stream_clear(struct http_call *call);
 

@@ -1,5 +1,6 @@
 /* The first bytes of a connection to a port of HTTP/1.1 and gRPC: those with HTTP/2's preface (RFC
- * 9113, 3.4: prior knowledge, or ALPN's h2) move to the gRPC server; the others go on as HTTP/1.1.
+ * 9113, 3.4: prior knowledge, or ALPN's h2) move to the gRPC server, which passes the requests that
+ * are not gRPC back (h2.c); the others go on as HTTP/1.1.
  * Bytes of the preface are known, so those received so far need no buffer. */
 #include "net/server/http/conn.h"
 #include "net/transport/h2_preface.h"
@@ -33,7 +34,7 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     conn->n_preface += (uint8_t)n;
     *data = str_make(data->ptr + n, data->len - n);
     if (is_whole) {
-        move_to_h2(net_conn, http_server_of(net_conn->server_worker)->h2);
+        move_to_h2(net_conn, grpc_server_net(http_server_of(net_conn->server_worker)->h2));
     }
     return true;
 }
@@ -66,8 +67,8 @@ static void describe(const struct net_conn *conn, struct buf *out) {
 
 void http_detecting_init(struct http_server *server) {
     server->detecting = http_protocol;
-    /* A client that knows both gets HTTP/1.1, which has all resources; those of gRPC offer h2
-     * alone. */
+    /* A client that knows both gets HTTP/1.1, whose bodies are read into place without a copy;
+     * those of gRPC offer h2 alone. */
     server->detecting.alpn = "\x08http/1.1\x02h2\x08http/1.0";
     server->detecting.on_refused = on_refused;
     server->detecting.on_bytes = on_bytes;

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "net/server/http/conn.h"
 
@@ -94,7 +93,7 @@ static bool outgoing_make(struct http_call *call, struct arena *arena,
     return true;
 }
 
-void http_reply(struct http_exchange *exchange, const struct http_reply *reply) {
+void http1_reply(struct http_exchange *exchange, const struct http_reply *reply) {
     struct http_call *call = http_call_of(exchange);
     struct request_response_conn *conn = (struct request_response_conn *)call->base.conn;
     assert(!call->base.replied);
@@ -119,45 +118,4 @@ void http_reply(struct http_exchange *exchange, const struct http_reply *reply) 
     if (!conn->net.consuming) {
         net_conn_update_io(&conn->net);
     }
-}
-
-/* Returns: the content type; NULL when out of memory for a body. */
-static const char *error_print(struct http_call *call, struct arena *arena,
-                               const struct error *error, struct piece *piece) {
-    const struct http_router *router = &http_server_of(call->base.server_worker)->router;
-    struct buf body;
-    buf_init(&body, arena, 0);
-    const char *type = router->error_body(&body, error, router->context);
-    *piece = (struct piece){body.data, body.len};
-    return body.failed ? NULL : type;
-}
-
-enum { MAX_ERROR_FIELDS = 8 };
-
-void http_reply_error(struct http_exchange *exchange, const struct error *error,
-                      const struct http_field *fields, size_t n_fields) {
-    struct http_call *call = http_call_of(exchange);
-    struct http_field with_retry[MAX_ERROR_FIELDS];
-    struct piece piece;
-    if (error->status == ST_OVERLOADED && n_fields < MAX_ERROR_FIELDS) {
-        if (n_fields > 0) {
-            memcpy(with_retry, fields, n_fields * sizeof(*fields));
-        }
-        with_retry[n_fields++] = (struct http_field){STR("Retry-After"), STR("1")};
-        fields = with_retry;
-    }
-    const char *type = error_print(call, exchange->arena, error, &piece);
-    if (!type && net_call_reply_arena(&call->base)) {
-        type = error_print(call, call->base.reply_arena, error, &piece);
-    }
-    metric_add_error(METRIC_HTTP, error->status);
-    if (status_http(error->status) >= 500) {
-        log_event(LOG_DEBUG, "request failed", LOG_CSTR("reason", error->text));
-    }
-    http_reply(exchange, &(struct http_reply){.status = status_http(error->status),
-                                              .content_type = type,
-                                              .fields = fields,
-                                              .n_fields = n_fields,
-                                              .pieces = &piece,
-                                              .n_pieces = type != NULL});
 }

@@ -254,6 +254,16 @@ static void http_receive_skip(struct request_response_conn *conn, struct str *da
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+static struct arena *reply_arena(struct http_exchange *exchange) {
+    return net_call_reply_arena(&http_call_of(exchange)->base);
+}
+
+static const struct http_version HTTP1 = {.reply = http1_reply,
+                                          .stream_begin = http1_stream_begin,
+                                          .stream_send = http1_stream_send,
+                                          .stream_end = http1_stream_end,
+                                          .reply_arena = reply_arena};
+
 /* Returns: false when out of memory; the connection is closed. */
 static bool begin_request(struct request_response_conn *conn) {
     const struct net_limits *limits = &conn->net.server_worker->server->limits;
@@ -275,6 +285,8 @@ static bool begin_request(struct request_response_conn *conn) {
     call->exchange.listener = &conn->net.listen_endpoint->web;
     call->exchange.body = STR("");
     call->exchange.plan.max_bytes = limits->max_body_size;
+    call->exchange.version = &HTTP1;
+    call->exchange.router = &http_server_of(conn->net.server_worker)->router;
     conn->call = base;
     conn->net.discarded = 0;
     request_response_set_state(conn, REQUEST_RESPONSE_HEAD);
@@ -445,7 +457,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
                             struct error *err) {
     struct net_server_options net = {
         .protocol = &http_protocol,
-        .other = options->h2,
+        .other = options->h2 ? grpc_server_net(options->h2) : NULL,
         .limits = options->limits,
         .budget = options->budget,
         .workers = options->workers,
@@ -462,6 +474,8 @@ enum status http_server_new(const struct http_server_options *options, struct ht
     server->h2 = options->h2;
     if (server->h2) {
         http_detecting_init(server);
+        http_h2_init(server);
+        grpc_server_set_http_requests(server->h2, &server->h2_requests);
         net.protocol = &server->detecting;
     }
     enum status st = net_server_init(&server->net, &net, err);

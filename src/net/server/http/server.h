@@ -1,6 +1,7 @@
-/* The HTTP/1.1 server: parses heads and bodies strictly, processes the requests of a connection in
- * order, and sends responses without copying them. A router decides by the head which handler a
- * request gets, and writes the bodies of errors.
+/* The HTTP server: parses heads and bodies strictly, and sends responses without copying them. The
+ * requests of an HTTP/1.1 connection are processed in order, those of an HTTP/2 connection at the
+ * same time; router and handlers do not see which version carries an exchange. The router decides
+ * by the head which handler a request gets, and writes the bodies of errors.
  *
  * An exchange is one request and its response. It lives on the worker of its connection, with one
  * arena:
@@ -15,7 +16,9 @@
  * has set one, is called exactly once, also when the client
  * disconnects before the response: then `client_disconnected` was set first and http_reply only
  * releases. A client that only half-closes is taken for one that disconnected: the handler cancels
- * what it can (on_disconnect), but its response is still sent, and a streamed one is cut off.
+ * what it can (on_disconnect), but its response is still sent, and a streamed one is cut off. Over
+ * HTTP/2 a client disconnects when it resets the stream, and what closes an HTTP/1.1 connection
+ * ends the stream only.
  *
  * Back pressure: a pipelined request waits until the response before it is sent, and a client that
  * does not read its responses stops being read. The handler never waits: its response is sent in
@@ -43,7 +46,9 @@
 #include "net/transport/address.h"
 #include "net/transport/budget.h"
 
+struct grpc_server;
 struct http_server;
+struct http_version;
 struct tls_server;
 
 /* How a body is received; set by on_head. Defaults: the server's limits, identity. */
@@ -86,6 +91,8 @@ struct http_exchange {
     struct str allow_origin;
     const struct http_handler *handler; /* set by on_head; NULL: it has replied */
     void *user;                         /* for the handler's use */
+    const struct http_version *version; /* which carries it; for net/server/http */
+    const struct http_router *router;
 };
 
 /* A response. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces
@@ -101,7 +108,7 @@ struct http_reply {
     size_t n_pieces;
     void (*release)(void *user); /* may be NULL */
     void *user;
-    bool close; /* close the connection after this response */
+    bool close; /* close the connection after this response: HTTP/1.1 alone */
 };
 
 struct http_router {
@@ -141,9 +148,10 @@ struct http_server_options {
     struct worker *acceptor; /* its loop accepts; may be one of `workers` */
     const char *server_name; /* the Server field */
     /* A server of gRPC with the same workers and budget, which gets the connections that begin with
-     * HTTP/2's preface; NULL: they are refused. It must be stopped and freed by itself, and outlive
-     * the stop of this one. */
-    struct net_server *h2;
+     * HTTP/2's preface; their requests that are not gRPC are served here, too. NULL: such
+     * connections are refused. It must be stopped and freed by itself, and outlive the stop of this
+     * one; it serves one server of HTTP. */
+    struct grpc_server *h2;
 };
 
 enum status http_server_new(const struct http_server_options *options, struct http_server **out,

@@ -21,6 +21,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/num.h"
+#include "net/server/grpc/server.h"
 #include "net/server/http/server.h"
 #include "net/server/server_fixture.h"
 #include "net/server/shutdown.h"
@@ -38,11 +39,13 @@ struct test_later {
 struct test_handler {
     void (*on_head)(struct http_exchange *exchange, void *context);
     struct http_handler after_head; /* its on_body is of those with a body */
+    bool speaks_h2;
 };
 
 struct test_server {
     struct test_host host;
     struct http_server *server;
+    struct grpc_server *h2; /* without methods; or NULL */
     struct test_handler handler;
     struct http_handler without_body;
     char *big;
@@ -223,6 +226,18 @@ static inline void test_server_start_as(struct test_server *server, struct test_
         .acceptor = server->host.workers[0],
         .server_name = "test",
     };
+    if (handler.speaks_h2) {
+        struct grpc_server_options h2 = {.limits = {.net = *limits,
+                                                    .max_streams = 1000,
+                                                    .stream_window_bytes = 1 << 18,
+                                                    .connection_window_bytes = 1 << 20},
+                                         .budget = &server->host.budget,
+                                         .workers = server->host.workers,
+                                         .n_workers = TEST_WORKERS,
+                                         .acceptor = server->host.workers[0]};
+        assert_int_equal(grpc_server_new(&h2, &server->h2, &err), ST_OK);
+        options.h2 = server->h2;
+    }
     assert_int_equal(address_parse(str_of(address), &wanted, &err), ST_OK);
     assert_int_equal(http_server_new(&options, &server->server, &err), ST_OK);
     if (http_server_listen(server->server, &wanted, tls, &server->host.bound, &err) != ST_OK) {
@@ -235,8 +250,11 @@ static inline void test_server_start_over(struct test_server *server,
                                           const struct net_limits *limits, struct net_budget budget,
                                           const char *address, const struct tls_server *tls) {
     struct test_handler handler = {
-        test_on_head,
-        {.on_body = test_on_body, .on_disconnect = test_on_gone, .on_end = test_on_end}};
+        .on_head = test_on_head,
+        .after_head = {.on_body = test_on_body,
+                       .on_disconnect = test_on_gone,
+                       .on_end = test_on_end},
+    };
     test_server_start_as(server, handler, limits, budget, address, tls);
 }
 
@@ -259,10 +277,19 @@ static inline void test_run_drain(struct worker_msg *msg) {
     net_server_drain(http_server_net(test_server_of(msg)->server));
 }
 
+static inline void test_http_stopped(void *user) {
+    struct test_server *server = user;
+    if (server->h2) {
+        net_server_stop(grpc_server_net(server->h2), test_host_stopped, &server->host);
+    } else {
+        test_host_stopped(&server->host);
+    }
+}
+
 static inline void test_run_stop(struct worker_msg *msg) {
     struct test_server *server = test_server_of(msg);
-    net_server_stop(http_server_net(server->server), test_host_stopped, &server->host);
-    net_server_stop(http_server_net(server->server), test_host_stopped, NULL); /* no effect */
+    net_server_stop(http_server_net(server->server), test_http_stopped, server);
+    net_server_stop(http_server_net(server->server), test_http_stopped, NULL); /* no effect */
 }
 
 static inline void test_ask_stop(struct test_server *server) {
@@ -276,6 +303,7 @@ static inline void test_server_stop(struct test_server *server) {
     test_host_wait(&server->host);
     assert_int_equal(net_server_in_flight(http_server_net(server->server)), 0);
     http_server_free(server->server);
+    grpc_server_free(server->h2);
     test_host_fini(&server->host);
     assert_int_equal(server->ends, server->heads);
     assert_int_equal(server->releases, server->replies);

@@ -762,7 +762,7 @@ static void turns_of_pipelining_connections_share_their_time(void **state) {
     enum { BUSY_N = 20 };
     struct test_server server;
     struct net_limits limits = test_limits();
-    struct test_handler handler = {on_head_busy, {.on_end = test_on_end}};
+    struct test_handler handler = {.on_head = on_head_busy, .after_head = {.on_end = test_on_end}};
     int busy[BUSY_N], blocking[TEST_WORKERS], probes[TEST_WORKERS];
     test_server_start_as(&server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);
     for (int i = 0; i < BUSY_N; i++) {
@@ -809,9 +809,10 @@ static void reset_while_waiting_for_its_turn_leaves_others_served(void **state) 
     enum { BUSY_N = 12, REQUESTS = 48, RESET_N = 8, FRESH_N = 4 };
     struct test_server server;
     struct net_limits limits = test_limits();
-    struct test_handler handler = {
-        on_head_busy,
-        {.on_body = test_on_body, .on_disconnect = test_on_gone, .on_end = test_on_end}};
+    struct test_handler handler = {.on_head = on_head_busy,
+                                   .after_head = {.on_body = test_on_body,
+                                                  .on_disconnect = test_on_gone,
+                                                  .on_end = test_on_end}};
     int busy[BUSY_N], reset[RESET_N], fresh[FRESH_N];
     atomic_store(&n_big, 0);
     test_server_start_as(&server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);

@@ -106,7 +106,7 @@ static struct http_chunk *head_chunk_new(struct http_call *call, const struct ht
     return chunk;
 }
 
-void http_stream_begin(struct http_exchange *exchange, const struct http_reply *reply) {
+void http1_stream_begin(struct http_exchange *exchange, const struct http_reply *reply) {
     struct http_call *call = http_call_of(exchange);
     struct request_response_conn *conn = (struct request_response_conn *)call->base.conn;
     assert(!call->base.replied && !call->base.is_streaming);
@@ -151,8 +151,8 @@ static struct http_chunk *data_chunk_new(const struct http_call *call, const str
     return chunk;
 }
 
-void http_stream_send(struct http_exchange *exchange, const struct piece *pieces, size_t n_pieces,
-                      void (*release)(void *user), void *user) {
+void http1_stream_send(struct http_exchange *exchange, const struct piece *pieces, size_t n_pieces,
+                       void (*release)(void *user), void *user) {
     struct http_call *call = http_call_of(exchange);
     struct net_conn *conn = call->base.conn;
     struct http_chunk *chunk = conn ? data_chunk_new(call, pieces, n_pieces) : NULL;
@@ -172,7 +172,7 @@ void http_stream_send(struct http_exchange *exchange, const struct piece *pieces
     send_chunks_and_update_io(call);
 }
 
-void http_stream_end(struct http_exchange *exchange) {
+void http1_stream_end(struct http_exchange *exchange) {
     static const char LAST[] = "0\r\n\r\n";
     struct http_call *call = http_call_of(exchange);
     struct net_call *base = &call->base;

@@ -103,8 +103,8 @@ static void on_disconnect(struct http_exchange *exchange, void *context) {
 
 static void start(struct test_server *server) {
     struct net_limits limits = test_limits();
-    struct test_handler handler = {on_head,
-                                   {.on_disconnect = on_disconnect, .on_end = test_on_end}};
+    struct test_handler handler = {
+        .on_head = on_head, .after_head = {.on_disconnect = on_disconnect, .on_end = test_on_end}};
     test_server_start_as(server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);
 }
 

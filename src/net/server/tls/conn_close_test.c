@@ -83,7 +83,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
 
 static void serve_n_bytes(struct test_server *server, int n_bytes) {
     struct net_limits limits = test_limits();
-    struct test_handler handler = {on_head, {.on_end = test_on_end}};
+    struct test_handler handler = {.on_head = on_head, .after_head = {.on_end = test_on_end}};
     reply_n_bytes = n_bytes;
     test_server_start_as(server, handler, &limits, test_budget(), "127.0.0.1:0", tls);
 }
@@ -194,7 +194,8 @@ static void on_head_of_reset(struct http_exchange *exchange, void *context) {
 static void client_reset_before_end_of_stream_ends_call(void **state) {
     static struct test_server server;
     struct net_limits limits = test_limits();
-    struct test_handler handler = {on_head_of_reset, {.on_end = test_on_end}};
+    struct test_handler handler = {.on_head = on_head_of_reset,
+                                   .after_head = {.on_end = test_on_end}};
     (void)state;
     test_server_start_as(&server, handler, &limits, test_budget(), "127.0.0.1:0", tls);
     for (int n = 1; n <= 3; n++) {
