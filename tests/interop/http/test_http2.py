@@ -371,7 +371,7 @@ def length(n):
 
 
 MALFORMED = [  # a stream error of HTTP/2, RFC 9113, 8.1.1
-    ((length(len(JSON) + 1),), JSON), ((length(len(JSON) - 1),), JSON), ((length(0),), JSON),
+    ((length(len(JSON) + 1),), JSON), ((length(len(JSON) - 1),), JSON),
     (((b"content-length", b"12x"),), JSON), ((length(len(JSON)), length(len(JSON))), JSON),
     (((b"connection", b"close"),), JSON), (((b"transfer-encoding", b"chunked"),), JSON),
     (((b"Accept", b"*/*"),), JSON), (((b":made-up", b"x"),), JSON),
@@ -384,6 +384,16 @@ def test_malformed_request_resets_stream_alone(run_server, more, body):
     with h2.Connection(server.address) as connection:
         answer = connection.request(b"POST", ID, *more, body=body)
         assert answer.reset == "PROTOCOL_ERROR", str(answer)
+        check_good(server, connection)
+    check_unharmed(server)
+
+
+def test_body_behind_a_length_of_zero(run_server):
+    """The request is whole with its head: its answer may leave before the body arrives, which is an error."""
+    server = run_server()
+    with h2.Connection(server.address) as connection:
+        answer = connection.request(b"POST", ID, length(0), body=JSON)
+        assert answer.http_status == 400 or answer.reset == "PROTOCOL_ERROR", str(answer)
         check_good(server, connection)
     check_unharmed(server)
 
