@@ -24,8 +24,8 @@
  *   - Text is UTF-8 and NUL-terminated; where a length member exists, it is also counted.
  *
  * Threads:
- *   - model_open, model_describe, instance_open, instance_close, model_close are called from one
- *     thread at a time per model, and may block.
+ *   - model_open, model_describe, model_configured, instance_open, instance_close, model_close are
+ *     called from one thread at a time per model, and may block.
  *   - execute is called by one thread at a time per instance, which may change between calls.
  *     Instances of one model execute concurrently. It may block, unless the model is described as
  *     cheap: then it may run on a thread that serves connections.
@@ -35,6 +35,9 @@
  * versioned struct begins with its size in bytes as its writer was compiled, and a reader reads no
  * member past that size. Changes, newest first:
  *
+ *   1  2026-11  sluice_backend.model_configured with sluice_model_config;
+ *                sluice_request.sequence_id and the members after it;
+ *                sluice_model_args.from_request
  *   1  2026-11  sluice_model_info.iterative, sluice_response.run_again: iterative sequences
  *   1  2026-11  sluice_model_args.op_libraries
  *   1  2026-11  sluice_model_info.time_follows_shapes: without it measured times no longer decide
@@ -125,6 +128,9 @@ typedef struct sluice_model_args {
      * host has found and allowed. A backend without such operators ignores them. Later addition. */
     const char *const *op_libraries;
     size_t n_op_libraries;
+    /* 1: the configuration, and possibly the files, came with a request of a client: a backend that
+     * runs programs out of them refuses such a model. Later addition. */
+    int32_t from_request;
 } sluice_model_args;
 
 /* One input or output, as defined in the model. */
@@ -170,6 +176,16 @@ typedef struct sluice_model_info {
     int32_t iterative;
 } sluice_model_info;
 
+/* The model's configuration, complete: what config.pbtxt gives, and what was taken from
+ * model_describe and from the server's defaults. Borrowed until model_configured returns. */
+typedef struct sluice_model_config {
+    size_t size;
+    const char *json; /* ModelConfig of the model configuration extension, as GET …/config has it */
+    size_t json_bytes;
+    uint64_t max_batch_size;
+    int32_t decoupled;
+} sluice_model_config;
+
 /* ---- requests ------------------------------------------------------------------------------- */
 
 typedef struct sluice_piece {
@@ -193,6 +209,10 @@ typedef struct sluice_input {
     size_t n_pieces; /* 0 only if n_bytes is 0 */
 } sluice_input;
 
+/* Flags of sluice_request.sequence_flags: the request is the first, or the last, of its
+ * sequence. */
+enum { SLUICE_SEQUENCE_START = 1, SLUICE_SEQUENCE_END = 2 };
+
 /* One request. All members are valid and unchanged until its final response. */
 typedef struct sluice_request {
     size_t size;
@@ -213,6 +233,13 @@ typedef struct sluice_request {
                                    server handles (priority, timeout, …) */
     size_t n_params;
     uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none. A hint: late responses are accepted */
+    /* Later additions, which the host only reports: it has already acted on them. */
+    uint64_t sequence_id;      /* correlation id of a sequence as a number; 0: none, or a name */
+    const char *sequence_name; /* the same as a text; "": none, or a number */
+    size_t sequence_name_bytes;
+    uint32_t sequence_flags; /* SLUICE_SEQUENCE_START and SLUICE_SEQUENCE_END */
+    uint64_t priority;       /* as the request gives it; 0: it does not */
+    uint64_t timeout_us;     /* the same */
 } sluice_request;
 
 /* One output of a response. */
@@ -326,6 +353,12 @@ typedef struct sluice_backend {
      * its final response, sent during this call or later. One request may fail without the
      * others. */
     void (*execute)(sluice_instance *instance, const sluice_request *const *requests, size_t n);
+
+    /* Optional (NULL), and the host reads it only if `size` includes it. Tells the backend the
+     * model's complete configuration, after model_describe and before instances are opened.
+     * Returns: on failure, a status, with `error` filled: the model is not loaded. */
+    sluice_status (*model_configured)(sluice_model *model, const sluice_model_config *config,
+                                      sluice_error *error);
 } sluice_backend;
 
 /* The one exported function. `host` is valid until the process exits. Returns: the table,

@@ -14,6 +14,7 @@
 #include "program/options/exit_code.h"
 #include "program/options/help.h"
 #include "serve/ensemble/ensemble.h"
+#include "serve/frontend/documents.h"
 #include "serve/frontend/labels.h"
 #include "serve/frontend/mip/plan.h"
 #include "serve/repository/repository.h"
@@ -53,11 +54,13 @@ static const struct repository_params *params_of(const struct option_texts *path
 }
 
 /* For repository_options.opened: makes the front ends' data of a version before it is served, so
- * that a model with settings that they cannot use fails to load. */
+ * that a model with settings that they cannot use fails to load, and tells its backend the
+ * configuration. */
 static enum status add_frontend_data(void *user, struct model_version *version, struct error *err) {
     (void)user;
     enum status st = mip_plan_add(version, err);
-    return st == ST_OK ? model_labels_load(version, err) : st;
+    st = st == ST_OK ? model_labels_load(version, err) : st;
+    return st == ST_OK ? document_tell_config(version, err) : st;
 }
 
 static const sluice_backend *const BUILTIN[] = {&ensemble_backend};
@@ -75,7 +78,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .n_builtin = sizeof(BUILTIN) / sizeof(BUILTIN[0]),
         .ensemble_ops = &ensemble_ops,
         .backend_params = settings->backend_params,
-        .n_backend_params = settings->backend_configs.n,
+        .n_backend_params = settings->n_backend_params,
         .model_config_name = settings->model_config_name,
         .disable_auto_complete_config = settings->disable_auto_complete_config,
         .model_load_retry_count = settings->model_load_retry_count,

@@ -71,6 +71,7 @@ static enum status load_version(struct repository *repository, struct model *mod
         .max_output_size = repository->max_output_size,
         .latencies = repository->latencies,
         .slow_reader_timeout_ns = repository->slow_reader_timeout_ns,
+        .from_request = model->override_config.ptr != NULL,
         .usable_cpus = repository->cpus.usable,
         .host_policies = repository->host_policies,
         .avoid_spinning = repository->cpus.quota_below_affinity,

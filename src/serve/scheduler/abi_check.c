@@ -20,7 +20,7 @@ _Static_assert(offsetof(sluice_param, number) == 40, "sluice_param.number");
 _Static_assert(offsetof(sluice_param, string) == 48, "sluice_param.string");
 _Static_assert(offsetof(sluice_param, string_bytes) == 56, "sluice_param.string_bytes");
 
-_Static_assert(sizeof(sluice_model_args) == 96, "sluice_model_args");
+_Static_assert(sizeof(sluice_model_args) == 104, "sluice_model_args");
 _Static_assert(offsetof(sluice_model_args, size) == 0, "sluice_model_args.size");
 _Static_assert(offsetof(sluice_model_args, name) == 8, "sluice_model_args.name");
 _Static_assert(offsetof(sluice_model_args, version) == 16, "sluice_model_args.version");
@@ -37,6 +37,7 @@ _Static_assert(offsetof(sluice_model_args, max_output_bytes) == 72,
 _Static_assert(offsetof(sluice_model_args, op_libraries) == 80, "sluice_model_args.op_libraries");
 _Static_assert(offsetof(sluice_model_args, n_op_libraries) == 88,
                "sluice_model_args.n_op_libraries");
+_Static_assert(offsetof(sluice_model_args, from_request) == 96, "sluice_model_args.from_request");
 
 _Static_assert(sizeof(sluice_tensor_info) == 48, "sluice_tensor_info");
 _Static_assert(offsetof(sluice_tensor_info, name) == 0, "sluice_tensor_info.name");
@@ -75,7 +76,15 @@ _Static_assert(offsetof(sluice_input, n_bytes) == 32, "sluice_input.n_bytes");
 _Static_assert(offsetof(sluice_input, pieces) == 40, "sluice_input.pieces");
 _Static_assert(offsetof(sluice_input, n_pieces) == 48, "sluice_input.n_pieces");
 
-_Static_assert(sizeof(sluice_request) == 96, "sluice_request");
+_Static_assert(sizeof(sluice_model_config) == 40, "sluice_model_config");
+_Static_assert(offsetof(sluice_model_config, size) == 0, "sluice_model_config.size");
+_Static_assert(offsetof(sluice_model_config, json) == 8, "sluice_model_config.json");
+_Static_assert(offsetof(sluice_model_config, json_bytes) == 16, "sluice_model_config.json_bytes");
+_Static_assert(offsetof(sluice_model_config, max_batch_size) == 24,
+               "sluice_model_config.max_batch_size");
+_Static_assert(offsetof(sluice_model_config, decoupled) == 32, "sluice_model_config.decoupled");
+
+_Static_assert(sizeof(sluice_request) == 144, "sluice_request");
 _Static_assert(offsetof(sluice_request, size) == 0, "sluice_request.size");
 _Static_assert(offsetof(sluice_request, host) == 8, "sluice_request.host");
 _Static_assert(offsetof(sluice_request, id) == 16, "sluice_request.id");
@@ -88,6 +97,13 @@ _Static_assert(offsetof(sluice_request, n_wanted) == 64, "sluice_request.n_wante
 _Static_assert(offsetof(sluice_request, params) == 72, "sluice_request.params");
 _Static_assert(offsetof(sluice_request, n_params) == 80, "sluice_request.n_params");
 _Static_assert(offsetof(sluice_request, deadline_ns) == 88, "sluice_request.deadline_ns");
+_Static_assert(offsetof(sluice_request, sequence_id) == 96, "sluice_request.sequence_id");
+_Static_assert(offsetof(sluice_request, sequence_name) == 104, "sluice_request.sequence_name");
+_Static_assert(offsetof(sluice_request, sequence_name_bytes) == 112,
+               "sluice_request.sequence_name_bytes");
+_Static_assert(offsetof(sluice_request, sequence_flags) == 120, "sluice_request.sequence_flags");
+_Static_assert(offsetof(sluice_request, priority) == 128, "sluice_request.priority");
+_Static_assert(offsetof(sluice_request, timeout_us) == 136, "sluice_request.timeout_us");
 
 _Static_assert(sizeof(sluice_output) == 40, "sluice_output");
 _Static_assert(offsetof(sluice_output, index) == 0, "sluice_output.index");
@@ -119,7 +135,7 @@ _Static_assert(offsetof(sluice_host, log) == 32, "sluice_host.log");
 _Static_assert(offsetof(sluice_host, now_ns) == 40, "sluice_host.now_ns");
 _Static_assert(offsetof(sluice_host, computed) == 48, "sluice_host.computed");
 
-_Static_assert(sizeof(sluice_backend) == 88, "sluice_backend");
+_Static_assert(sizeof(sluice_backend) == 96, "sluice_backend");
 _Static_assert(offsetof(sluice_backend, size) == 0, "sluice_backend.size");
 _Static_assert(offsetof(sluice_backend, abi) == 8, "sluice_backend.abi");
 _Static_assert(offsetof(sluice_backend, name) == 16, "sluice_backend.name");
@@ -131,6 +147,7 @@ _Static_assert(offsetof(sluice_backend, model_close) == 56, "sluice_backend.mode
 _Static_assert(offsetof(sluice_backend, instance_open) == 64, "sluice_backend.instance_open");
 _Static_assert(offsetof(sluice_backend, instance_close) == 72, "sluice_backend.instance_close");
 _Static_assert(offsetof(sluice_backend, execute) == 80, "sluice_backend.execute");
+_Static_assert(offsetof(sluice_backend, model_configured) == 88, "sluice_backend.model_configured");
 
 _Static_assert(sizeof(sluice_status) == 4, "sluice_status");
 _Static_assert(sizeof(sluice_datatype) == 4, "sluice_datatype");

@@ -76,9 +76,10 @@ enum status backend_check(const sluice_backend *backend, struct str name, struct
                          "has version %u",
                          backend->abi, SLUICE_BACKEND_ABI);
     }
-    if (backend->size < sizeof(*backend)) {
+    size_t least = offsetof(sluice_backend, model_configured); /* what follows came later */
+    if (backend->size < least) {
         return error_set(err, ST_BAD_MODEL, "its table is %zu bytes, expected at least %zu",
-                         backend->size, sizeof(*backend));
+                         backend->size, least);
     }
     if (!backend->model_open || !backend->model_describe || !backend->model_close ||
         !backend->instance_open || !backend->instance_close || !backend->execute) {

@@ -189,6 +189,32 @@ static bool is_reserved_param(const struct infer_request *request, const struct 
     return !request->params_are_opaque && param_is_reserved(param->name);
 }
 
+/* The scheduler has acted on them; backends get them for models that want to know. */
+static bool note_reserved_param(struct arena *arena, const struct param *param,
+                                sluice_request *out) {
+    bool is_number = param->kind == PARAM_INT64 || param->kind == PARAM_UINT64;
+    uint64_t number = param->kind == PARAM_INT64 && param->int64 < 0 ? 0
+                      : param->kind == PARAM_INT64                   ? (uint64_t)param->int64
+                                                                     : param->uint64;
+    bool is_true = param->kind == PARAM_BOOL && param->boolean;
+    if (str_is(param->name, "sequence_id") && param->kind == PARAM_STRING) {
+        struct str name = text_dup(arena, param->string);
+        out->sequence_name = name.ptr;
+        out->sequence_name_bytes = name.len;
+    } else if (str_is(param->name, "sequence_id") && is_number) {
+        out->sequence_id = number;
+    } else if (str_is(param->name, "sequence_start") && is_true) {
+        out->sequence_flags |= SLUICE_SEQUENCE_START;
+    } else if (str_is(param->name, "sequence_end") && is_true) {
+        out->sequence_flags |= SLUICE_SEQUENCE_END;
+    } else if (str_is(param->name, "priority") && is_number) {
+        out->priority = number;
+    } else if (str_is(param->name, "timeout") && is_number) {
+        out->timeout_us = number;
+    }
+    return out->sequence_name != NULL;
+}
+
 static bool fill_params(const struct infer_request *request, sluice_request *backend_request) {
     struct arena *arena = request->arena;
     struct params params = request->params;
@@ -196,7 +222,11 @@ static bool fill_params(const struct infer_request *request, sluice_request *bac
     backend_request->params = NULL;
     backend_request->n_params = 0;
     for (size_t i = 0; i < params.n; i++) {
-        n += !is_reserved_param(request, &params.items[i]);
+        bool reserved = is_reserved_param(request, &params.items[i]);
+        n += !reserved;
+        if (reserved && !note_reserved_param(arena, &params.items[i], backend_request)) {
+            return false;
+        }
     }
     if (n == 0) {
         return true;
@@ -324,6 +354,7 @@ enum status call_prepare(struct call *call, struct error *err) {
         .host = call,
         .batch = request->batch,
         .deadline_ns = request->deadline_ns,
+        .sequence_name = "",
     };
     run->input_bytes = 0;
     struct str id = text_dup(request->arena, request->id);

@@ -64,6 +64,7 @@ static enum status open_model(struct model_version *version, const struct versio
         .max_output_bytes = options->max_output_size,
         .op_libraries = options->op_libraries,
         .n_op_libraries = options->n_op_libraries,
+        .from_request = options->from_request,
     };
     if (!args.params) {
         return error_no_memory(err, "the model's parameters");
@@ -396,6 +397,26 @@ const uint64_t *model_version_siblings(const struct model_version *version, size
 
 const struct model_config *model_version_config(const struct model_version *version) {
     return &version->config;
+}
+
+/* Backends that were compiled before the member was there have shorter tables. */
+bool model_version_wants_config(const struct model_version *version) {
+    const sluice_backend *backend = version->backend;
+    return backend->size >= sizeof(*backend) && backend->model_configured;
+}
+
+enum status model_version_tell_config(struct model_version *version, struct str json,
+                                      struct error *err) {
+    sluice_error reason = {{0}};
+    const sluice_model_config config = {
+        .size = sizeof(config),
+        .json = json.ptr,
+        .json_bytes = json.len,
+        .max_batch_size = version->config.max_batch_size,
+        .decoupled = version->config.decoupled,
+    };
+    sluice_status status = version->backend->model_configured(version->model, &config, &reason);
+    return status == SLUICE_OK ? ST_OK : backend_error(err, version->backend, status, reason.text);
 }
 
 struct str model_version_directory(const struct model_version *version) {

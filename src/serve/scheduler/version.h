@@ -100,6 +100,7 @@ struct version_options {
     uint64_t slow_reader_timeout_ns; /* 0: none */
     const char *const *op_libraries; /* sluice_model_args.op_libraries */
     size_t n_op_libraries;
+    bool from_request; /* sluice_model_args.from_request */
     unsigned usable_cpus;
     const struct host_policies *host_policies; /* outlive the version; NULL: none */
     const struct latency_options *latencies;   /* outlives the version; NULL: none */
