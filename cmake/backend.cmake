@@ -52,6 +52,21 @@ function(sluice_backend name)
     endif()
 endfunction()
 
+# sluice_backend_file(TARGET NAME FILE): a library of one file of a backend, for a fuzzer.
+function(sluice_backend_file target name file)
+    add_library(${target} STATIC "${CMAKE_SOURCE_DIR}/backends/${name}/${file}")
+    target_include_directories(${target} PUBLIC "${CMAKE_BINARY_DIR}/backends/include/${name}")
+    target_link_libraries(${target} PUBLIC dep_public sluice_settings)
+endfunction()
+
+# The program of Python workers, beside the python backend as an installation has it: python/worker in the folder of
+# backends. A link, so that a change of it needs no build.
+function(sluice_python_worker)
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/backends/python")
+    file(CREATE_LINK "${CMAKE_SOURCE_DIR}/python/sluice_server/worker"
+        "${CMAKE_BINARY_DIR}/backends/python/worker" SYMBOLIC)
+endfunction()
+
 # sluice_backend_common(TARGET): a library of backends/common, for what includes it outside of a backend.
 function(sluice_backend_common target)
     file(GLOB common CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/backends/common/*.c")

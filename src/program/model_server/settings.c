@@ -217,7 +217,7 @@ static enum status check_patterns(const struct serve_settings *settings, struct 
 static enum status read_backend_configs(struct serve_settings *out, struct arena *arena,
                                         struct error *err) {
     size_t n = out->backend_configs.n;
-    struct repository_backend_param *params = arena_calloc(arena, n, sizeof(*params));
+    struct repository_backend_param *params = arena_calloc(arena, n + 1, sizeof(*params));
     for (size_t i = 0; i < n; i++) {
         struct str value = str_of(out->backend_configs.items[i]);
         struct str key = str_cut(&value, '=');
@@ -230,6 +230,11 @@ static enum status read_backend_configs(struct serve_settings *out, struct arena
         params[i] = (struct repository_backend_param){backend, {key, value}};
     }
     out->backend_params = params;
+    out->n_backend_params = n;
+    if (out->python && out->python[0]) {
+        params[out->n_backend_params++] = (struct repository_backend_param){
+            STR("python"), {STR("default-python"), str_of(out->python)}};
+    }
     return ST_OK;
 }
 

@@ -26,11 +26,12 @@ struct serve_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "program/model_server/settings.def"
 #undef OPTION
-    const struct repository_backend_param *backend_params; /* one for each of backend_configs */
-    const char *picture_part;                              /* the file in parts_dir */
-    struct tracer_options trace;                           /* parsed from trace_config */
-    struct memory_limit memory_limit;                      /* what percentages are shares of */
-    struct web_access web;                                 /* --allowed-host and --allowed-origin */
+    const struct repository_backend_param *backend_params; /* of backend_configs, and python */
+    size_t n_backend_params;
+    const char *picture_part;         /* the file in parts_dir */
+    struct tracer_options trace;      /* parsed from trace_config */
+    struct memory_limit memory_limit; /* what percentages are shares of */
+    struct web_access web;            /* --allowed-host and --allowed-origin */
     struct restrictions http_restrictions, grpc_restrictions;
     struct http_platform platform_routes;
     struct latency_options latencies; /* parsed from metrics_config */

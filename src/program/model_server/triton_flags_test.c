@@ -234,6 +234,7 @@ static const struct {
     {"--model-load-gpu-limit=0:0.5", IS_NOTED, "--model-load-gpu-limit=0:0.5"},
 
     {"--op-library-dir=/a --op-library-dir /b", HAS, "--op-library-dir=/a"},
+    {"--python /opt/venv", HAS, "--python=/opt/venv"},
     {"--gpu-models-on-cpu=TRUE", HAS, "--gpu-models-on-cpu=true"},
 };
 enum { N_CASES = sizeof(CASES) / sizeof(CASES[0]) };

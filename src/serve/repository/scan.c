@@ -175,7 +175,7 @@ static const struct {
     {".tflite", "a TensorFlow Lite file: convert the model with tf2onnx"},
     {".pkl", "a Python pickle: convert the model with skl2onnx"},
     {".joblib", "a Python pickle: convert the model with skl2onnx"},
-    {".py", "a Python program: export the model to ONNX"},
+    {".py", "a Python program, and the backend of models in Python is not in --backend-dir"},
 };
 
 static enum status error_unknown_kind(const struct model_list *list, const char *path,
@@ -349,6 +349,12 @@ static enum status scan_model_dir(struct model_list *list, const struct scan_sou
     return st;
 }
 
+/* A program in a directory of files can be anything, such as what has made the models there: it is
+ * a model only where a path names it. */
+static bool is_program(const char *name) {
+    return str_ends_with(str_of(name), STR(".py"));
+}
+
 /* A model file of a directory of files. */
 static enum status scan_file_entry(struct model_list *list, const char *directory, const char *name,
                                    struct error *err) {
@@ -358,7 +364,7 @@ static enum status scan_file_entry(struct model_list *list, const char *director
     if (!path.ptr) {
         return error_no_memory(err, "looking for models");
     }
-    if (name[0] == '.' || model_dir_exists(path.ptr)) {
+    if (name[0] == '.' || is_program(name) || model_dir_exists(path.ptr)) {
         return ST_OK;
     }
     const sluice_backend *backend = find_backend(list, &file, &failure);
@@ -397,7 +403,7 @@ static bool is_model_entry(struct only_model *only, const char *path, const char
     struct error failure;
     *is_directory = model_dir_exists(path);
     return *is_directory ? model_dir_is_model(path)
-                         : find_backend(only->list, &file, &failure) != NULL;
+                         : !is_program(name) && find_backend(only->list, &file, &failure) != NULL;
 }
 
 static void consider_entry(struct only_model *only, const char *directory, const char *name) {

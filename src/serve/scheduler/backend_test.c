@@ -34,7 +34,7 @@ static void other_abi(sluice_backend *table) {
     table->abi = SLUICE_BACKEND_ABI + 1;
 }
 static void small_table(sluice_backend *table) {
-    table->size = sizeof(*table) - 8;
+    table->size = offsetof(sluice_backend, model_configured) - 8;
 }
 static void no_execute(sluice_backend *table) {
     table->execute = NULL;

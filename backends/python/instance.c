@@ -1,0 +1,903 @@
+/* The life of a worker: start, batches, its end, and the next start after a pause that grows while
+ * it keeps ending. */
+#include "python/instance.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/text.h"
+
+enum {
+    INLINE_BYTES = 16384, /* inputs of a batch up to so many are in the message itself */
+    INLINE_ALIGNMENT = 16,
+    POLL_MS = 1000,      /* at most until it is seen that a worker has ended */
+    DOWN_WAIT_MS = 1000, /* that a batch waits for a worker that is being started again */
+    FIRST_PAUSE_MS = 100,
+    LONGEST_PAUSE_MS = 30000,
+    STABLE_MS = 60000, /* a worker that lived for so long ends the growth of the pause */
+    READ_BYTES = 65536,
+};
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static uint64_t clock_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Waits for a change until `until_ns`. The lock is held. */
+static void wait_until(sluice_instance *instance, uint64_t until_ns) {
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                             .tv_nsec = (long)(until_ns % 1000000000u)};
+    pthread_cond_timedwait(&instance->changed, &instance->lock, &until);
+}
+
+static uint64_t after_ms(uint64_t ms) {
+    return clock_ns() + ms * 1000000u;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static void close_fds(const int *fds, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        close(fds[i]);
+    }
+}
+
+static int send_all(int fd, const unsigned char *bytes, size_t n_bytes, int *fds, size_t n_fds) {
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(POOL_MAX_FDS * sizeof(int))];
+    } control;
+    while (n_bytes > 0) {
+        struct iovec part = {(void *)bytes, n_bytes};
+        struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+        if (n_fds > 0) { /* with the first bytes */
+            head.msg_control = control.space;
+            head.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+            struct cmsghdr *item = CMSG_FIRSTHDR(&head);
+            item->cmsg_level = SOL_SOCKET;
+            item->cmsg_type = SCM_RIGHTS;
+            item->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+            memcpy(CMSG_DATA(item), fds, n_fds * sizeof(int));
+        }
+        ssize_t sent = sendmsg(fd, &head, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent <= 0) {
+            return 0;
+        }
+        n_fds = 0;
+        bytes += sent;
+        n_bytes -= (size_t)sent;
+    }
+    return 1;
+}
+
+int instance_send_locked(sluice_instance *instance, const struct wire_buf *buf, int *fds,
+                         size_t n_fds) {
+    int sent = instance->process.socket >= 0 &&
+               send_all(instance->process.socket, buf->bytes, buf->n_bytes, fds, n_fds);
+    close_fds(fds, n_fds);
+    return sent;
+}
+
+static int send_reply(sluice_instance *instance) {
+    pthread_mutex_lock(&instance->send_lock);
+    int sent = wire_end(&instance->reply_buf) &&
+               instance_send_locked(instance, &instance->reply_buf, NULL, 0);
+    pthread_mutex_unlock(&instance->send_lock);
+    return sent;
+}
+
+/* ---- messages of the worker ------------------------------------------------------------------ */
+
+/* Asks for memory are answered at once: with a block, or with why there is none. */
+static int answer_need(sluice_instance *instance, struct wire_reader *reader) {
+    uint32_t tag = wire_read_u32(reader);
+    uint64_t n_bytes = wire_read_u64(reader);
+    uint64_t limit = instance->model->max_output_bytes;
+    const char *reason = NULL;
+    char text[160];
+    struct block *block = NULL;
+    if (limit > 0 && n_bytes > limit) {
+        snprintf(text, sizeof(text),
+                 "the outputs are %llu bytes together; at most %llu are allowed "
+                 "(--max-output-size)",
+                 (unsigned long long)n_bytes, (unsigned long long)limit);
+        reason = text;
+    } else {
+        block = pool_take(instance->pool, n_bytes, BLOCK_GRANTED, &reason);
+    }
+    int fds[POOL_MAX_FDS];
+    struct wire_buf *buf = &instance->reply_buf;
+    pthread_mutex_lock(&instance->send_lock);
+    wire_begin(buf, WIRE_GRANT);
+    wire_add_u32(buf, tag);
+    size_t n_fds = pool_announce(instance->pool, buf, fds);
+    wire_add_u32(buf, block ? block->number : 0);
+    if (!block) {
+        wire_add_text(buf, reason, strlen(reason));
+    }
+    int sent = wire_end(buf) ? instance_send_locked(instance, buf, fds, n_fds)
+                             : (close_fds(fds, n_fds), 0);
+    pthread_mutex_unlock(&instance->send_lock);
+    return sent;
+}
+
+static int answer_ask(sluice_instance *instance, struct wire_reader *reader) {
+    uint32_t tag = wire_read_u32(reader);
+    uint64_t token = wire_read_u64(reader);
+    pthread_mutex_lock(&instance->lock);
+    const sluice_request *request = slot_find(instance, token);
+    pthread_mutex_unlock(&instance->lock);
+    /* Only this thread sends final responses, so the request stays. */
+    int cancelled = request && instance->model->host->is_cancelled(request);
+    wire_begin(&instance->reply_buf, WIRE_STATE);
+    wire_add_u32(&instance->reply_buf, tag);
+    wire_add_u8(&instance->reply_buf, cancelled != 0);
+    return send_reply(instance);
+}
+
+static int take_freed(sluice_instance *instance, struct wire_reader *reader) {
+    uint32_t n = wire_read_count(reader, sizeof(uint32_t));
+    for (uint32_t i = 0; i < n; i++) {
+        if (!pool_give_back(instance->pool, wire_read_u32(reader), BLOCK_INPUT)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void take_log(sluice_instance *instance, struct wire_reader *reader) {
+    uint8_t level = wire_read_u8(reader);
+    struct wire_text text = wire_read_text(reader);
+    if (!reader->failed && level <= SLUICE_LOG_DEBUG) {
+        lines_log(&instance->lines, (sluice_log_level)level, text.ptr, text.n_bytes);
+    }
+}
+
+/* What became of a message. */
+enum outcome { GO_ON, IS_READY, HAS_FAILED, BREAKS_RULE };
+
+/* `reason`: for HAS_FAILED and BREAKS_RULE, `n_bytes` long. */
+static enum outcome take_message(sluice_instance *instance, struct message *message, char *reason,
+                                 size_t n_bytes) {
+    const char *broken = "a message is not well-formed";
+    struct wire_head head;
+    struct wire_reader reader;
+    enum outcome outcome = GO_ON;
+    int ok = wire_head_read(message->bytes, &head);
+    wire_reader_init(&reader, message->bytes, message->n_bytes);
+    switch ((enum wire_type)head.type) {
+    case WIRE_READY:
+        outcome = IS_READY;
+        break;
+    case WIRE_FAILED: {
+        struct wire_text text = wire_read_text(&reader);
+        lines_copy_text(text.ptr, text.n_bytes, reason, n_bytes);
+        return HAS_FAILED;
+    }
+    case WIRE_RESULT:
+        ok = answers_take(instance, message, &broken);
+        break;
+    case WIRE_NEED:
+        ok = answer_need(instance, &reader);
+        broken = "it does not read what it asked for";
+        break;
+    case WIRE_ASK:
+        ok = answer_ask(instance, &reader);
+        broken = "it does not read what it asked for";
+        break;
+    case WIRE_LOG:
+        take_log(instance, &reader);
+        break;
+    case WIRE_FREED:
+        ok = take_freed(instance, &reader);
+        break;
+    case WIRE_INIT:
+    case WIRE_EXECUTE:
+    case WIRE_GRANT:
+    case WIRE_STATE:
+    case WIRE_FINALIZE:
+    default:
+        ok = 0;
+        break;
+    }
+    if (!ok || reader.failed) {
+        snprintf(reason, n_bytes, "broke the protocol: %s", broken);
+        return BREAKS_RULE;
+    }
+    return outcome;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static struct message *message_new(size_t n_bytes) {
+    struct message *message = malloc(sizeof(*message) + n_bytes);
+    if (message) {
+        atomic_init(&message->n_refs, 1);
+        message->n_bytes = n_bytes;
+    }
+    return message;
+}
+
+static void drop_incoming(sluice_instance *instance) {
+    message_unref(instance->incoming);
+    instance->incoming = NULL;
+    instance->n_incoming = instance->n_head = 0;
+}
+
+/* Adds bytes to the message that is incomplete. Returns: how many were used; 0: the message cannot
+ * be taken. */
+static size_t add_bytes(sluice_instance *instance, const unsigned char *bytes, size_t n_bytes,
+                        char *reason, size_t reason_bytes) {
+    size_t used = 0;
+    if (!instance->incoming) {
+        while (instance->n_head < WIRE_HEAD_BYTES && used < n_bytes) {
+            instance->head[instance->n_head++] = bytes[used++];
+        }
+        if (instance->n_head < WIRE_HEAD_BYTES) {
+            return used;
+        }
+        struct wire_head head;
+        int possible = wire_head_read(instance->head, &head);
+        instance->incoming = possible ? message_new(head.n_bytes) : NULL;
+        if (!instance->incoming) {
+            snprintf(reason, reason_bytes, "%s",
+                     possible ? "sent a message for which memory is out"
+                              : "broke the protocol: a message's length is not possible");
+            return 0;
+        }
+        memcpy(instance->incoming->bytes, instance->head, WIRE_HEAD_BYTES);
+        instance->n_incoming = WIRE_HEAD_BYTES;
+    }
+    size_t rest = instance->incoming->n_bytes - instance->n_incoming;
+    size_t n = n_bytes - used < rest ? n_bytes - used : rest;
+    memcpy(instance->incoming->bytes + instance->n_incoming, bytes + used, n);
+    instance->n_incoming += n;
+    return used + n;
+}
+
+/* Reads what the socket has. */
+static enum outcome receive(sluice_instance *instance, char *reason, size_t reason_bytes) {
+    unsigned char bytes[READ_BYTES];
+    ssize_t got = recv(instance->process.socket, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return GO_ON;
+    }
+    if (got <= 0) {
+        reason[0] = '\0'; /* it has ended: why is known later */
+        return BREAKS_RULE;
+    }
+    enum outcome outcome = GO_ON;
+    for (size_t at = 0; at < (size_t)got && outcome != HAS_FAILED && outcome != BREAKS_RULE;) {
+        size_t used = add_bytes(instance, bytes + at, (size_t)got - at, reason, reason_bytes);
+        if (used == 0) {
+            return BREAKS_RULE;
+        }
+        at += used;
+        struct message *message = instance->incoming;
+        if (message && instance->n_incoming == message->n_bytes) {
+            instance->incoming = NULL;
+            instance->n_incoming = instance->n_head = 0;
+            enum outcome of_message = take_message(instance, message, reason, reason_bytes);
+            message_unref(message);
+            outcome = of_message == GO_ON ? outcome : of_message;
+        }
+    }
+    return outcome;
+}
+
+/* Reads what is in the pipe; stops after some of it, so that the socket has its turn. Returns: 0 at
+ * its end. */
+static int read_lines(sluice_instance *instance) {
+    char bytes[4096];
+    for (int i = 0; i < 16; i++) {
+        ssize_t got = read(instance->process.lines, bytes, sizeof(bytes));
+        if (got <= 0) {
+            return got < 0 && (errno == EAGAIN || errno == EINTR);
+        }
+        lines_add(&instance->lines, bytes, (size_t)got);
+    }
+    return 1;
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+static void add_pair(struct wire_buf *buf, const char *name, const char *value) {
+    wire_add_text(buf, name, strlen(name));
+    wire_add_text(buf, value, strlen(value));
+}
+
+static int send_init(sluice_instance *instance) {
+    const struct sluice_model *model = instance->model;
+    struct wire_buf *buf = &instance->reply_buf;
+    char version[24], limit[24], name[512];
+    snprintf(version, sizeof(version), "%llu", (unsigned long long)model->version);
+    snprintf(limit, sizeof(limit), "%llu",
+             (unsigned long long)model->options.memory_limit_mb << 20);
+    snprintf(name, sizeof(name), "%.400s_0_%u", model->name, (unsigned)instance->index);
+    const char *const pairs[][2] = {
+        {"model_name", model->name},
+        {"model_version", version},
+        {"model_repository", model->directory},
+        {"model_file", model->file},
+        {"model_config", model->config},
+        {"model_instance_name", name},
+        {"model_instance_kind", "CPU"},
+        {"model_instance_device_id", "0"},
+        {"memory_limit", limit},
+    };
+    size_t n = sizeof(pairs) / sizeof(pairs[0]);
+    wire_begin(buf, WIRE_INIT);
+    wire_add_u32(buf, WIRE_VERSION);
+    wire_add_u32(buf, (uint32_t)n);
+    for (size_t i = 0; i < n; i++) {
+        add_pair(buf, pairs[i][0], pairs[i][1]);
+    }
+    return send_reply(instance);
+}
+
+static int is_closing(sluice_instance *instance) {
+    pthread_mutex_lock(&instance->lock);
+    int closing = instance->closing;
+    pthread_mutex_unlock(&instance->lock);
+    return closing;
+}
+
+/* Waits for something to read from the worker, and reads it. */
+static enum outcome step(sluice_instance *instance, int timeout_ms, char *reason,
+                         size_t reason_bytes) {
+    struct pollfd fds[] = {{.fd = instance->process.socket, .events = POLLIN},
+                           {.fd = instance->process.lines, .events = POLLIN},
+                           {.fd = instance->wake, .events = POLLIN}};
+    int n = poll(fds, 3, timeout_ms);
+    if (n > 0 && fds[1].revents && !read_lines(instance)) {
+        close(instance->process.lines);
+        instance->process.lines = -1;
+    }
+    enum outcome outcome = GO_ON;
+    if (n > 0 && fds[0].revents) {
+        outcome = receive(instance, reason, reason_bytes);
+    }
+    /* Its children may keep the socket open. */
+    if (n == 0 && process_has_ended(&instance->process)) {
+        reason[0] = '\0';
+        return BREAKS_RULE;
+    }
+    return outcome;
+}
+
+/* Starts a worker and waits until the model is initialized. */
+static sluice_status start_worker(sluice_instance *instance, sluice_error *error) {
+    const struct options *options = &instance->model->options;
+    char reason[sizeof(error->text)] = "";
+    lines_init(&instance->lines, instance->model->host, instance->model->name);
+    instance->pool = pool_new();
+    if (!instance->pool) {
+        return error_no_memory(error, "a worker");
+    }
+    struct process process;
+    sluice_status status = process_start(&process, &instance->model->python, error);
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&instance->send_lock);
+    instance->process = process;
+    pthread_mutex_unlock(&instance->send_lock);
+    (void)send_init(instance); /* where it fails, the worker has ended */
+    uint64_t until_ns = after_ms((uint64_t)options->start_timeout_s * 1000u);
+    while (!is_closing(instance)) {
+        enum outcome outcome = step(instance, POLL_MS, reason, sizeof(reason));
+        if (outcome == IS_READY) {
+            return SLUICE_OK;
+        }
+        if (outcome != GO_ON) {
+            break;
+        }
+        if (clock_ns() > until_ns) {
+            snprintf(reason, sizeof(reason),
+                     "initialize has not returned after %d s (parameter start_timeout_s)",
+                     options->start_timeout_s);
+            break;
+        }
+    }
+    return error_set(error, SLUICE_INVALID_ARGUMENT, "%s", reason);
+}
+
+/* ---- end ------------------------------------------------------------------------------------- */
+
+/* Ends the process, and says what is known of its end in `reason` unless that was known before. */
+static void end_worker(sluice_instance *instance, char *reason, size_t n_bytes) {
+    int has_worker = instance->process.pid > 0;
+    if (instance->process.socket >= 0) { /* a thread that sends goes on with an error */
+        shutdown(instance->process.socket, SHUT_RDWR);
+    }
+    /* It may be about to end by itself, with lines and a code that say more. */
+    uint64_t until_ns = after_ms(reason[0] ? 0 : 500);
+    while (has_worker && !process_has_ended(&instance->process) && clock_ns() < until_ns) {
+        poll(NULL, 0, 5);
+    }
+    int status = process_kill(&instance->process);
+    while (instance->process.lines >= 0 && clock_ns() < until_ns + 1000000000u) {
+        char bytes[4096];
+        ssize_t got = read(instance->process.lines, bytes, sizeof(bytes));
+        if (got <= 0) {
+            break;
+        }
+        lines_add(&instance->lines, bytes, (size_t)got);
+    }
+    lines_flush(&instance->lines);
+    if (has_worker && !reason[0]) {
+        char how[80], last[400];
+        process_describe_end(status, how, sizeof(how));
+        lines_print_last(&instance->lines, last, sizeof(last));
+        snprintf(reason, n_bytes, "%s%s%s", how, last[0] ? ": " : "", last);
+    }
+    pthread_mutex_lock(&instance->send_lock);
+    process_close(&instance->process);
+    pthread_mutex_unlock(&instance->send_lock);
+    drop_incoming(instance);
+    pool_unref(instance->pool);
+    instance->pool = NULL;
+}
+
+/* The worker has ended: its requests fail, and `reason` is what later ones are told. */
+static void set_down(sluice_instance *instance, const char *reason) {
+    pthread_mutex_lock(&instance->lock);
+    instance->state = WORKER_DOWN;
+    instance->granted = 0;
+    lines_copy_text(reason, strlen(reason), instance->why_down, sizeof(instance->why_down));
+    pthread_mutex_unlock(&instance->lock);
+}
+
+static void fail_requests(sluice_instance *instance) {
+    char text[sizeof(instance->why_down) + 160];
+    snprintf(text, sizeof(text), "the Python worker of model %.100s %s", instance->model->name,
+             instance->why_down);
+    answers_fail(instance, 0, SLUICE_UNAVAILABLE, text);
+    pthread_mutex_lock(&instance->lock);
+    instance->executing = 0;
+    pthread_cond_broadcast(&instance->changed);
+    pthread_mutex_unlock(&instance->lock);
+}
+
+/* Lets the model finalize. */
+static void finalize_worker(sluice_instance *instance) {
+    char reason[512] = "";
+    uint64_t until_ns = after_ms((uint64_t)instance->model->options.finalize_timeout_s * 1000u);
+    wire_begin(&instance->reply_buf, WIRE_FINALIZE);
+    (void)send_reply(instance);
+    for (;;) {
+        uint64_t now_ns = clock_ns();
+        if (now_ns >= until_ns) {
+            char text[160];
+            snprintf(text, sizeof(text),
+                     "finalize has not returned after %d s (parameter finalize_timeout_s): the "
+                     "worker was ended",
+                     instance->model->options.finalize_timeout_s);
+            instance->model->host->log(SLUICE_LOG_WARNING, instance->model->name, text);
+            break;
+        }
+        struct pollfd fds[] = {{.fd = instance->process.socket, .events = POLLIN},
+                               {.fd = instance->process.lines, .events = POLLIN}};
+        int n = poll(fds, 2, 20);
+        if (n > 0 && fds[1].revents && !read_lines(instance)) {
+            close(instance->process.lines);
+            instance->process.lines = -1;
+        }
+        if ((n > 0 && fds[0].revents && receive(instance, reason, sizeof(reason)) == BREAKS_RULE) ||
+            process_has_ended(&instance->process)) {
+            break;
+        }
+    }
+    snprintf(reason, sizeof(reason), "was closed");
+    end_worker(instance, reason, sizeof(reason));
+}
+
+/* ---- supervisor ------------------------------------------------------------------------------ */
+
+/* Serves until the worker ends or the instance is closed. `reason`: why it ended. */
+static void serve(sluice_instance *instance, char *reason, size_t n_bytes) {
+    int limit_s = instance->model->options.execute_timeout_s;
+    while (!is_closing(instance)) {
+        if (step(instance, POLL_MS, reason, n_bytes) != GO_ON) {
+            return;
+        }
+        pthread_mutex_lock(&instance->lock);
+        uint64_t since_ns = instance->executing ? instance->sent_ns : 0;
+        pthread_mutex_unlock(&instance->lock);
+        if (limit_s > 0 && since_ns > 0 &&
+            clock_ns() - since_ns > (uint64_t)limit_s * 1000000000u) {
+            snprintf(reason, n_bytes,
+                     "was ended: execute has not returned after %d s (parameter "
+                     "execute_timeout_s)",
+                     limit_s);
+            return;
+        }
+    }
+}
+
+static void pause_ms(sluice_instance *instance, uint64_t ms) {
+    uint64_t until_ns = after_ms(ms);
+    pthread_mutex_lock(&instance->lock);
+    while (!instance->closing && clock_ns() < until_ns) {
+        wait_until(instance, until_ns);
+    }
+    pthread_mutex_unlock(&instance->lock);
+}
+
+static void set_first(sluice_instance *instance, sluice_status status, const sluice_error *error) {
+    pthread_mutex_lock(&instance->lock);
+    instance->opened = 1;
+    instance->first_status = status;
+    instance->first_error = *error;
+    instance->state = status == SLUICE_OK ? WORKER_READY : WORKER_DOWN;
+    pthread_cond_broadcast(&instance->changed);
+    pthread_mutex_unlock(&instance->lock);
+}
+
+static void log_end(sluice_instance *instance, uint64_t next_ms) {
+    char text[sizeof(instance->why_down) + 96];
+    snprintf(text, sizeof(text), "worker of instance %u %s; it is started again in %llu ms",
+             (unsigned)instance->index, instance->why_down, (unsigned long long)next_ms);
+    instance->model->host->log(SLUICE_LOG_ERROR, instance->model->name, text);
+}
+
+/* One worker from its start to its end. Returns: whether it lived for long. */
+static int run_worker(sluice_instance *instance, uint64_t next_ms, int is_first) {
+    char reason[512] = "";
+    sluice_error error = {{0}};
+    sluice_status status = start_worker(instance, &error);
+    snprintf(reason, sizeof(reason), "%s", error.text);
+    uint64_t began_ns = clock_ns();
+    if (status != SLUICE_OK) {
+        end_worker(instance, reason, sizeof(reason));
+        if (is_first && error.text[0] == '\0') {
+            snprintf(error.text, sizeof(error.text), "the Python worker %.480s", reason);
+        } else if (!is_first) {
+            snprintf(reason, sizeof(reason), "could not be started again: %.450s", error.text);
+        }
+    }
+    if (is_first) {
+        set_first(instance, status, &error);
+    }
+    if (status == SLUICE_OK) {
+        pthread_mutex_lock(&instance->lock);
+        instance->state = WORKER_READY;
+        pthread_cond_broadcast(&instance->changed);
+        pthread_mutex_unlock(&instance->lock);
+        serve(instance, reason, sizeof(reason));
+        if (is_closing(instance) && !reason[0]) {
+            finalize_worker(instance);
+        } else {
+            set_down(instance, "has ended");
+            end_worker(instance, reason, sizeof(reason));
+        }
+    }
+    set_down(instance, reason);
+    if (!is_closing(instance) && !(is_first && status != SLUICE_OK)) {
+        log_end(instance, next_ms);
+    }
+    fail_requests(instance);
+    return status == SLUICE_OK && clock_ns() - began_ns > (uint64_t)STABLE_MS * 1000000u;
+}
+
+static void *supervise(void *user) {
+    sluice_instance *instance = user;
+    uint64_t next_ms = FIRST_PAUSE_MS;
+    int is_first = 1;
+    while (!is_closing(instance)) {
+        int was_stable = run_worker(instance, next_ms, is_first);
+        if (is_first && instance->first_status != SLUICE_OK) {
+            break;
+        }
+        is_first = 0;
+        next_ms = was_stable ? FIRST_PAUSE_MS : next_ms;
+        pause_ms(instance, next_ms);
+        next_ms = next_ms * 2 < LONGEST_PAUSE_MS ? next_ms * 2 : LONGEST_PAUSE_MS;
+    }
+    return NULL;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static void instance_free(sluice_instance *instance) {
+    if (instance->wake >= 0) {
+        close(instance->wake);
+    }
+    wire_buf_fini(&instance->batch_buf);
+    wire_buf_fini(&instance->reply_buf);
+    answers_fini(instance);
+    pthread_cond_destroy(&instance->changed);
+    pthread_mutex_destroy(&instance->lock);
+    pthread_mutex_destroy(&instance->send_lock);
+    free(instance);
+}
+
+sluice_status python_instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
+                                   sluice_error *error) {
+    *instance = NULL;
+    if (!model->config) {
+        return error_set(error, SLUICE_UNSUPPORTED,
+                         "the host has not given the model's configuration (model_configured)");
+    }
+    struct sluice_instance *opened = calloc(1, sizeof(*opened));
+    if (!opened) {
+        return error_no_memory(error, "instance %u", (unsigned)index);
+    }
+    opened->model = model;
+    opened->index = index;
+    opened->process = (struct process){.socket = -1, .lines = -1};
+    opened->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&opened->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&opened->lock, NULL);
+    pthread_mutex_init(&opened->send_lock, NULL);
+    if (opened->wake < 0 || pthread_create(&opened->supervisor, NULL, supervise, opened) != 0) {
+        instance_free(opened);
+        return error_set(error, SLUICE_UNAVAILABLE, "no thread or descriptor for instance %u",
+                         (unsigned)index);
+    }
+    pthread_mutex_lock(&opened->lock);
+    while (!opened->opened) {
+        pthread_cond_wait(&opened->changed, &opened->lock);
+    }
+    sluice_status status = opened->first_status;
+    pthread_mutex_unlock(&opened->lock);
+    if (status != SLUICE_OK) {
+        pthread_join(opened->supervisor, NULL);
+        *error = opened->first_error;
+        instance_free(opened);
+        return status;
+    }
+    *instance = opened;
+    return SLUICE_OK;
+}
+
+void python_instance_close(sluice_instance *instance) {
+    uint64_t one = 1;
+    pthread_mutex_lock(&instance->lock);
+    instance->closing = 1;
+    pthread_cond_broadcast(&instance->changed);
+    pthread_mutex_unlock(&instance->lock);
+    while (write(instance->wake, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
+    pthread_join(instance->supervisor, NULL);
+    instance_free(instance);
+}
+
+/* ---- executing ------------------------------------------------------------------------------- */
+
+static size_t aligned(size_t n_bytes, size_t alignment) {
+    return (n_bytes + alignment - 1) / alignment * alignment;
+}
+
+/* Bytes that the inputs take, each aligned. Sums sizes of existing memory. */
+static size_t input_bytes(const sluice_request *const *requests, size_t n) {
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < requests[i]->n_inputs; k++) {
+            sum = aligned(sum, WIRE_ALIGNMENT) + requests[i]->inputs[k].n_bytes;
+        }
+    }
+    return sum;
+}
+
+static void copy_pieces(const sluice_input *input, unsigned char *to) {
+    for (size_t i = 0; i < input->n_pieces; i++) {
+        if (input->pieces[i].n_bytes > 0) {
+            memcpy(to, input->pieces[i].data, input->pieces[i].n_bytes);
+            to += input->pieces[i].n_bytes;
+        }
+    }
+}
+
+static void add_request(struct wire_buf *buf, const sluice_request *request, uint64_t token,
+                        size_t *offset) {
+    wire_add_u64(buf, token);
+    wire_add_u64(buf, request->sequence_id);
+    wire_add_u32(buf, request->sequence_flags);
+    wire_add_u64(buf, request->priority);
+    wire_add_u64(buf, request->timeout_us);
+    wire_add_u32(buf, (uint32_t)request->n_params);
+    wire_add_u32(buf, (uint32_t)request->n_wanted);
+    wire_add_u32(buf, (uint32_t)request->n_inputs);
+    wire_add_text(buf, request->id, request->id_bytes);
+    wire_add_text(buf, request->sequence_name ? request->sequence_name : "",
+                  request->sequence_name_bytes);
+    for (size_t i = 0; i < request->n_params; i++) {
+        wire_add_param(buf, &request->params[i]);
+    }
+    for (size_t i = 0; i < request->n_wanted; i++) {
+        wire_add_u32(buf, request->wanted[i]);
+    }
+    for (size_t i = 0; i < request->n_inputs; i++) {
+        const sluice_input *input = &request->inputs[i];
+        *offset = aligned(*offset, WIRE_ALIGNMENT);
+        wire_add_text(buf, input->name, strlen(input->name));
+        wire_add_u8(buf, (uint8_t)input->datatype);
+        wire_add_u8(buf, (uint8_t)input->rank);
+        wire_add_u64(buf, *offset);
+        wire_add_u64(buf, input->n_bytes);
+        wire_add_bytes(buf, input->dims, input->rank * sizeof(int64_t));
+        *offset += input->n_bytes;
+    }
+}
+
+static void copy_inputs(const sluice_request *const *requests, size_t n, unsigned char *to) {
+    size_t offset = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < requests[i]->n_inputs; k++) {
+            offset = aligned(offset, WIRE_ALIGNMENT);
+            copy_pieces(&requests[i]->inputs[k], to + offset);
+            offset += requests[i]->inputs[k].n_bytes;
+        }
+    }
+}
+
+/* A batch on its way. */
+struct batch {
+    sluice_instance *instance;
+    const sluice_request *const *requests;
+    size_t n;
+    uint64_t *tokens;
+    size_t n_bytes;       /* of inputs */
+    struct block *inputs; /* NULL: they are in the message */
+    struct block *outputs;
+};
+
+/* Writes the message with the inputs. Returns: the number of descriptors in `fds`; buf->failed when
+ * memory is out. */
+static size_t write_batch(const struct batch *batch, struct wire_buf *buf, int fds[POOL_MAX_FDS]) {
+    wire_begin(buf, WIRE_EXECUTE);
+    size_t n_fds = pool_announce(batch->instance->pool, buf, fds);
+    wire_add_u32(buf, batch->instance->batch);
+    wire_add_u32(buf, (uint32_t)batch->n);
+    size_t tail_at = buf->n_bytes, offset = 0;
+    wire_add_u32(buf, 0);
+    wire_add_u32(buf, batch->inputs ? batch->inputs->number : 0);
+    wire_add_u32(buf, batch->outputs ? batch->outputs->number : 0);
+    for (size_t i = 0; i < batch->n; i++) {
+        add_request(buf, batch->requests[i], batch->tokens[i], &offset);
+    }
+    if (batch->inputs) {
+        copy_inputs(batch->requests, batch->n, batch->inputs->bytes);
+        return n_fds;
+    }
+    static const unsigned char zeros[INLINE_BYTES + INLINE_ALIGNMENT];
+    size_t tail = aligned(buf->n_bytes, INLINE_ALIGNMENT);
+    wire_add_bytes(buf, zeros, tail - buf->n_bytes + batch->n_bytes);
+    wire_set_u32(buf, tail_at, (uint32_t)tail);
+    if (!buf->failed) {
+        copy_inputs(batch->requests, batch->n, buf->bytes + tail);
+    }
+    return n_fds;
+}
+
+/* Takes the blocks of a batch. Returns: 0 with the reason. */
+static int take_blocks(struct batch *batch, uint64_t output_bytes, const char **reason) {
+    struct block_pool *pool = batch->instance->pool;
+    batch->n_bytes = input_bytes(batch->requests, batch->n);
+    if (batch->n_bytes > INLINE_BYTES) {
+        batch->inputs = pool_take(pool, batch->n_bytes, BLOCK_INPUT, reason);
+        if (!batch->inputs) {
+            return 0;
+        }
+    }
+    if (output_bytes > INLINE_BYTES) { /* so many were needed the last time */
+        const char *unused;
+        batch->outputs = pool_take(pool, output_bytes, BLOCK_GRANTED, &unused);
+        pthread_mutex_lock(&batch->instance->lock);
+        batch->instance->granted = batch->outputs ? batch->outputs->number : 0;
+        pthread_mutex_unlock(&batch->instance->lock);
+    }
+    return 1;
+}
+
+static void reject_all(sluice_instance *instance, const sluice_request *const *requests, size_t n,
+                       sluice_status status, const char *text) {
+    sluice_response response = {
+        .size = sizeof(response), .status = status, .error = text, .final = 1};
+    for (size_t i = 0; i < n; i++) {
+        instance->model->host->respond(requests[i], &response);
+    }
+}
+
+/* Waits for a worker that is being started again: an instance that refused at once would take the
+ * requests of those that work. The lock is held. Returns: whether there is one. */
+static int wait_ready(sluice_instance *instance) {
+    uint64_t until_ns = after_ms(DOWN_WAIT_MS);
+    while (instance->state != WORKER_READY && !instance->closing && clock_ns() < until_ns) {
+        wait_until(instance, until_ns);
+    }
+    return instance->state == WORKER_READY;
+}
+
+/* Makes the requests the worker's. The lock is held. Returns: 0 when memory is out. */
+static int begin_batch(sluice_instance *instance, struct batch *batch) {
+    instance->batch = instance->batch == UINT32_MAX ? 1 : instance->batch + 1;
+    for (size_t i = 0; i < batch->n; i++) {
+        batch->tokens[i] = slot_take(instance, batch->requests[i]);
+        if (batch->tokens[i] == 0) {
+            while (i > 0) {
+                slot_release(instance, batch->tokens[--i]);
+            }
+            return 0;
+        }
+    }
+    instance->executing = 1;
+    instance->requests = batch->requests;
+    instance->n_requests = batch->n;
+    instance->sent_ns = clock_ns();
+    return 1;
+}
+
+/* Sends the batch. The worker may end meanwhile: then the supervisor fails its requests. Returns: 0
+ * with the reason, when nothing was sent for want of memory. */
+static int send_batch(struct batch *batch, uint64_t output_bytes, const char **reason) {
+    sluice_instance *instance = batch->instance;
+    int fds[POOL_MAX_FDS], ok = 1;
+    pthread_mutex_lock(&instance->send_lock);
+    if (instance->process.socket >= 0) { /* so the pool stays until the lock is released */
+        ok = take_blocks(batch, output_bytes, reason);
+        size_t n_fds = ok ? write_batch(batch, &instance->batch_buf, fds) : 0;
+        if (ok && !wire_end(&instance->batch_buf)) {
+            close_fds(fds, n_fds);
+            /* The worker does not hear of its new blocks: it cannot go on. */
+            shutdown(instance->process.socket, SHUT_RDWR);
+        } else if (ok) {
+            (void)instance_send_locked(instance, &instance->batch_buf, fds, n_fds);
+        }
+    }
+    pthread_mutex_unlock(&instance->send_lock);
+    wire_buf_trim(&instance->batch_buf);
+    return ok;
+}
+
+void python_execute(sluice_instance *instance, const sluice_request *const *requests, size_t n) {
+    struct batch batch = {.instance = instance, .requests = requests, .n = n};
+    uint64_t few[16];
+    const char *reason = "out of memory for the batch";
+    batch.tokens = n <= 16 ? few : malloc(n * sizeof(*batch.tokens));
+    pthread_mutex_lock(&instance->lock);
+    int ready = wait_ready(instance);
+    int begun = ready && batch.tokens && begin_batch(instance, &batch);
+    uint64_t output_bytes = instance->granted ? 0 : instance->last_output_bytes;
+    char down[sizeof(instance->why_down) + 160];
+    snprintf(down, sizeof(down), "the Python worker of model %.100s is not there: it %s",
+             instance->model->name, instance->why_down);
+    pthread_mutex_unlock(&instance->lock);
+    if (!begun) {
+        reject_all(instance, requests, n, ready ? SLUICE_NO_MEMORY : SLUICE_UNAVAILABLE,
+                   ready ? reason : down);
+    } else if (!send_batch(&batch, output_bytes, &reason)) {
+        answers_fail(instance, instance->batch, SLUICE_NO_MEMORY, reason);
+        pthread_mutex_lock(&instance->lock);
+        instance->executing = 0;
+        pthread_mutex_unlock(&instance->lock);
+    } else {
+        pthread_mutex_lock(&instance->lock);
+        while (instance->executing) {
+            pthread_cond_wait(&instance->changed, &instance->lock);
+        }
+        pthread_mutex_unlock(&instance->lock);
+    }
+    if (batch.tokens != few) {
+        free(batch.tokens);
+    }
+}

@@ -1,0 +1,105 @@
+/* An instance and its worker process, internal to the backend.
+ *
+ * A thread of its own, the supervisor, starts the worker, reads what it sends, answers its
+ * requests, and starts it again when it has ended. The thread that calls execute sends the batch
+ * and waits for the supervisor. `lock` protects what both use; `send_lock` the socket's sending
+ * side and its descriptor. */
+#ifndef SLUICE_PYTHON_INSTANCE_H
+#define SLUICE_PYTHON_INSTANCE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "python/block.h"
+#include "python/lines.h"
+#include "python/model.h"
+#include "python/process.h"
+#include "python/wire.h"
+
+/* A message of the worker's. Responses refer to it until they are released. */
+struct message {
+    atomic_size_t n_refs;
+    size_t n_bytes;
+    unsigned char bytes[];
+};
+
+void message_unref(struct message *message);
+
+enum worker_state { WORKER_STARTING, WORKER_READY, WORKER_DOWN };
+
+/* A request that has no final response yet. Its token is the slot's index and generation. */
+struct slot {
+    const sluice_request *request; /* NULL: the slot is free */
+    uint32_t generation;
+    uint32_t batch;
+    uint32_t next_free;
+};
+
+struct sluice_instance {
+    sluice_model *model;
+    uint32_t index;
+    pthread_t supervisor;
+    int wake; /* eventfd: the instance is to be closed */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    enum worker_state state;
+    int closing;
+    int opened; /* the first start has ended: `first_status` is set */
+    sluice_status first_status;
+    sluice_error first_error;
+    char why_down[512];
+    struct slot *slots;
+    uint32_t n_slots, free_slots;          /* free_slots: index + 1 of the first one; 0: none */
+    uint32_t batch;                        /* number of the latest */
+    int executing;                         /* the batch has not been done */
+    const sluice_request *const *requests; /* of the batch, while executing */
+    size_t n_requests;
+    uint64_t sent_ns; /* when it was sent */
+    uint64_t last_output_bytes;
+    uint32_t granted; /* a block that came with a batch and was not used; 0: none */
+
+    pthread_mutex_t send_lock;
+    struct process process;
+    struct block_pool *pool;   /* of this process */
+    struct wire_buf batch_buf; /* of execute */
+
+    /* the supervisor's */
+    struct wire_buf reply_buf;
+    struct lines lines;
+    struct message *incoming; /* incomplete */
+    size_t n_incoming;
+    unsigned char head[WIRE_HEAD_BYTES];
+    size_t n_head;
+    struct answer_scratch {
+        sluice_output *outputs;
+        int64_t *dims;
+        sluice_param *params;
+        size_t n_outputs, n_dims, n_params;
+    } scratch;
+};
+
+/* Sends the message in `buf`, whose `n_fds` descriptors are closed in any case. Returns: 0 when the
+ * worker is gone. Thread: any; holds send_lock. */
+int instance_send_locked(sluice_instance *instance, const struct wire_buf *buf, int *fds,
+                         size_t n_fds);
+
+/* answers.c */
+
+/* Handles RESULT. Returns: 0 with `reason` when the message breaks a rule. Thread: supervisor. */
+int answers_take(sluice_instance *instance, struct message *message, const char **reason);
+/* Fails all requests without a final response; `batch` 0: of all batches. Thread: supervisor. */
+void answers_fail(sluice_instance *instance, uint32_t batch, sluice_status status,
+                  const char *text);
+void answers_fini(sluice_instance *instance);
+
+/* Slots. The lock is held. */
+/* Returns: the token; 0: out of memory. */
+uint64_t slot_take(sluice_instance *instance, const sluice_request *request);
+/* Returns: the request, NULL: no open one has this token. */
+const sluice_request *slot_find(sluice_instance *instance, uint64_t token);
+void slot_release(sluice_instance *instance, uint64_t token);
+
+#endif

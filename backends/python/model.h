@@ -1,0 +1,47 @@
+/* A model in Python and its instances: what the files of the backend share. */
+#ifndef SLUICE_PYTHON_MODEL_H
+#define SLUICE_PYTHON_MODEL_H
+
+#include <stdint.h>
+
+#include "python/process.h"
+#include "sluice/backend.h"
+
+/* The parameters of config.pbtxt that the backend reads; others are for the model. */
+struct options {
+    char *of_model;  /* python */
+    char *of_env;    /* EXECUTION_ENV_PATH */
+    char *of_server; /* default-python */
+    int start_timeout_s;
+    int execute_timeout_s; /* 0: none */
+    int finalize_timeout_s;
+    uint64_t memory_limit_mb; /* 0: none */
+};
+
+/* Returns: SLUICE_INVALID_ARGUMENT with a text that names the parameter; SLUICE_NO_MEMORY. Owns: on
+ * success what `options` refers to, until options_fini. */
+sluice_status options_init(struct options *options, const sluice_model_args *args,
+                           sluice_error *error);
+void options_fini(struct options *options);
+
+struct sluice_model {
+    const sluice_host *host;
+    char *name;
+    uint64_t version;
+    uint32_t n_threads;
+    char *file;
+    char *directory; /* the model's; that of the file for a single file */
+    struct options options;
+    struct python python;
+    uint64_t max_output_bytes; /* 0: no limit */
+    /* of model_configured */
+    char *config; /* JSON; NULL: not configured */
+    int decoupled;
+};
+
+sluice_status python_instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
+                                   sluice_error *error);
+void python_instance_close(sluice_instance *instance);
+void python_execute(sluice_instance *instance, const sluice_request *const *requests, size_t n);
+
+#endif

@@ -1,0 +1,272 @@
+/* Processes are started with posix_spawn: the server has many threads and much memory, neither of
+ * which a fork should copy. */
+#include "python/process.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/text.h"
+
+extern char **environ;
+
+enum {
+    WORKER_FD = 3, /* of the socket, in the worker */
+    ABOVE_FD = 16, /* descriptors that are passed are above those that they become */
+};
+
+/* ---- the interpreter ------------------------------------------------------------------------- */
+
+static int is_program(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+static int is_directory(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Returns: 0 when no directory of PATH has the program. */
+static int find_in_path(const char *name, char out[PATH_MAX]) {
+    const char *at = getenv("PATH");
+    while (at && *at) {
+        size_t n = strcspn(at, ":");
+        int wrote = snprintf(out, PATH_MAX, "%.*s/%s", (int)n, at, name);
+        if (n > 0 && wrote > 0 && wrote < PATH_MAX && is_program(out)) {
+            return 1;
+        }
+        at += n + (at[n] == ':' ? 1 : 0);
+    }
+    return 0;
+}
+
+/* Triton's name for the model's directory in a path. */
+static int expand(const char *value, const char *directory, char out[PATH_MAX]) {
+    static const char name[] = "$$TRITON_MODEL_DIRECTORY";
+    int wrote = strncmp(value, name, sizeof(name) - 1) == 0
+                    ? snprintf(out, PATH_MAX, "%s%s", directory, value + sizeof(name) - 1)
+                    : snprintf(out, PATH_MAX, "%s", value);
+    return wrote > 0 && wrote < PATH_MAX;
+}
+
+static int resolve(const char *value, const char *directory, char out[PATH_MAX]) {
+    static const char *const names[] = {"bin/python3", "bin/python"};
+    char path[PATH_MAX];
+    if (!expand(value, directory, path)) {
+        return 0;
+    }
+    if (!strchr(path, '/') && !is_directory(path)) {
+        return find_in_path(path, out);
+    }
+    for (size_t i = 0; is_directory(path) && i < sizeof(names) / sizeof(names[0]); i++) {
+        int wrote = snprintf(out, PATH_MAX, "%s/%s", path, names[i]);
+        if (wrote > 0 && wrote < PATH_MAX && is_program(out)) {
+            return 1;
+        }
+    }
+    return snprintf(out, PATH_MAX, "%s", path) < PATH_MAX && is_program(out);
+}
+
+sluice_status python_find(const struct python_choice *choice, const char *directory,
+                          struct python *python, sluice_error *error) {
+    const struct {
+        const char *value, *origin;
+    } sources[] = {
+        {choice->of_model, "parameter python"},
+        {choice->of_env, "parameter EXECUTION_ENV_PATH"},
+        {choice->of_server, "--python"},
+        {getenv("VIRTUAL_ENV"), "$VIRTUAL_ENV"},
+    };
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        const char *value = sources[i].value;
+        if (!value || !value[0]) {
+            continue;
+        }
+        python->origin = sources[i].origin;
+        if (resolve(value, directory, python->path)) {
+            return SLUICE_OK;
+        }
+        size_t n = strlen(value);
+        int packed = n > 7 && strcmp(value + n - 7, ".tar.gz") == 0;
+        return error_set(
+            error, SLUICE_INVALID_ARGUMENT,
+            packed ? "%s: %.300s is a packed environment: unpack it, and name the directory"
+                   : "%s: expected a Python interpreter, or a directory that has bin/python3, got "
+                     "%.300s",
+            python->origin, value);
+    }
+    python->origin = "PATH";
+    return find_in_path("python3", python->path)
+               ? SLUICE_OK
+               : error_set(error, SLUICE_INVALID_ARGUMENT,
+                           "models in Python need an interpreter: PATH has no python3, and neither "
+                           "--python nor the model's parameter python names one");
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+/* The worker's program is in the directory of this library. */
+static int find_worker(char out[PATH_MAX]) {
+    Dl_info info;
+    if (!dladdr((const void *)&find_in_path, &info) || !info.dli_fname) {
+        return 0;
+    }
+    const char *slash = strrchr(info.dli_fname, '/');
+    int n = slash ? (int)(slash - info.dli_fname) : 1;
+    int wrote =
+        snprintf(out, PATH_MAX, "%.*s/python/worker/__main__.py", n, slash ? info.dli_fname : ".");
+    return wrote > 0 && wrote < PATH_MAX && access(out, R_OK) == 0;
+}
+
+static void close_fd(int *fd) {
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+}
+
+/* Moves a descriptor above those that the worker's become. */
+static int move_up(int *fd) {
+    int moved = fcntl(*fd, F_DUPFD_CLOEXEC, ABOVE_FD);
+    if (moved >= 0) {
+        close(*fd);
+        *fd = moved;
+    }
+    return moved >= 0;
+}
+
+/* `theirs`: the worker's ends of the socket and of the pipe. */
+static int make_ends(struct process *process, int theirs[2]) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return 0;
+    }
+    process->socket = ends[0];
+    theirs[0] = ends[1];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return 0;
+    }
+    process->lines = ends[0];
+    theirs[1] = ends[1];
+    return fcntl(process->lines, F_SETFL, O_NONBLOCK) == 0 && move_up(&theirs[0]) &&
+           move_up(&theirs[1]);
+}
+
+/* The environment with what makes the worker's output come at once, and its imports leave no files
+ * in the model's directory. */
+static char **make_environment(void) {
+    static char unbuffered[] = "PYTHONUNBUFFERED=1", no_files[] = "PYTHONDONTWRITEBYTECODE=1";
+    size_t n = 0;
+    while (environ[n]) {
+        n++;
+    }
+    char **made = calloc(n + 3, sizeof(*made));
+    if (made) {
+        memcpy(made, environ, n * sizeof(*made));
+        made[n] = unbuffered;
+        made[n + 1] = no_files;
+    }
+    return made;
+}
+
+static int spawn(struct process *process, const char *python, char *worker, const int theirs[2]) {
+    static char name[] = "python3", fd[] = "3";
+    char *argv[] = {name, worker, fd, NULL};
+    char **environment = make_environment();
+    if (!environment) {
+        return ENOMEM;
+    }
+    argv[0] = (char[PATH_MAX]){0};
+    snprintf(argv[0], PATH_MAX, "%s", python); /* venv's finds its packages by it */
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, defaults;
+    sigemptyset(&none);
+    sigfillset(&defaults);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, theirs[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, theirs[1], STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, theirs[0], WORKER_FD);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                              POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0); /* ^C is the server's, and all of it can be killed */
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    int failed = posix_spawn(&process->pid, python, &actions, &attributes, argv, environment);
+    process->pid = failed ? 0 : process->pid;
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    free(environment);
+    return failed;
+}
+
+sluice_status process_start(struct process *process, const struct python *python,
+                            sluice_error *error) {
+    char worker[PATH_MAX];
+    int theirs[2] = {-1, -1};
+    *process = (struct process){.socket = -1, .lines = -1};
+    if (!find_worker(worker)) {
+        return error_set(error, SLUICE_INTERNAL,
+                         "the program of Python workers is not beside the python backend "
+                         "(python/worker/__main__.py in --backend-dir)");
+    }
+    int failed = make_ends(process, theirs) ? spawn(process, python->path, worker, theirs) : errno;
+    close_fd(&theirs[0]);
+    close_fd(&theirs[1]);
+    if (failed) {
+        close_fd(&process->socket);
+        close_fd(&process->lines);
+        return error_set(
+            error,
+            failed == EAGAIN || failed == EMFILE || failed == ENFILE ? SLUICE_UNAVAILABLE
+                                                                     : SLUICE_INTERNAL,
+            "%.300s (%s) could not be started: %s", python->path, python->origin, strerror(failed));
+    }
+    return SLUICE_OK;
+}
+
+/* ---- end ------------------------------------------------------------------------------------- */
+
+int process_has_ended(const struct process *process) {
+    siginfo_t info = {.si_pid = 0};
+    return waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           info.si_pid != 0;
+}
+
+int process_kill(struct process *process) {
+    int status = 0;
+    if (process->pid > 0) {
+        kill(-process->pid, SIGKILL);
+        kill(process->pid, SIGKILL); /* before it has a group of its own */
+        while (waitpid(process->pid, &status, 0) < 0 && errno == EINTR) {
+        }
+        process->pid = 0;
+    }
+    return status;
+}
+
+void process_close(struct process *process) {
+    close_fd(&process->socket);
+    close_fd(&process->lines);
+}
+
+void process_describe_end(int status, char *out, size_t n_bytes) {
+    if (WIFSIGNALED(status)) {
+        snprintf(out, n_bytes, "was ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    } else {
+        snprintf(out, n_bytes, "exited with code %d", WEXITSTATUS(status));
+    }
+}

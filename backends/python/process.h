@@ -1,0 +1,51 @@
+/* The worker process of an instance: which Python runs it, its start and its end, its socket, and
+ * the lines that it writes. */
+#ifndef SLUICE_PYTHON_PROCESS_H
+#define SLUICE_PYTHON_PROCESS_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sluice/backend.h"
+
+/* Where the settings that name an interpreter come from, in the order in which they count. */
+struct python_choice {
+    const char *of_model;  /* parameter `python` */
+    const char *of_env;    /* parameter EXECUTION_ENV_PATH */
+    const char *of_server; /* --python */
+};
+
+struct python {
+    char path[PATH_MAX];
+    const char *origin; /* "parameter python", for messages */
+};
+
+/* Finds the interpreter: a program, a virtual environment or another directory that has
+ * bin/python3; a name without a slash is looked up in PATH. `directory`: the model's, which
+ * $$TRITON_MODEL_DIRECTORY stands for. Returns: SLUICE_INVALID_ARGUMENT when the first one that is
+ * set does not lead to a program. */
+sluice_status python_find(const struct python_choice *choice, const char *directory,
+                          struct python *python, sluice_error *error);
+
+struct process {
+    pid_t pid;  /* 0: none */
+    int socket; /* -1: none */
+    int lines;  /* standard output and error; -1: none */
+};
+
+/* Starts the worker's program. It ends with the thread that calls this, at the latest. */
+sluice_status process_start(struct process *process, const struct python *python,
+                            sluice_error *error);
+/* Returns: whether it has ended; it is not waited for yet. */
+int process_has_ended(const struct process *process);
+/* Kills what is left of it (its process group) and waits. Returns: its wait status. What it wrote
+ * can still be read from `lines`. */
+int process_kill(struct process *process);
+/* Closes the descriptors. */
+void process_close(struct process *process);
+/* "was ended by signal 9 (Killed)", "exited with code 1". */
+void process_describe_end(int status, char *out, size_t n_bytes);
+
+#endif

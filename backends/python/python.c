@@ -1,0 +1,110 @@
+/* The python backend: models that are a model.py with a class TritonPythonModel, as Triton's Python
+ * backend has them. Each instance is a worker process, so that nothing of Python is in the server.
+ *
+ * Read in this order: wire.h (what goes between the two), instance.c (the life of a worker),
+ * answers.c (its responses), block.h (shared memory); then python/sluice_server/worker, the other
+ * side. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/text.h"
+#include "python/model.h"
+
+static const sluice_host *the_host;
+
+static void model_close(sluice_model *model) {
+    options_fini(&model->options);
+    free(model->name);
+    free(model->file);
+    free(model->directory);
+    free(model->config);
+    free(model);
+}
+
+/* The directory of a file. Returns: NULL when out of memory. */
+static char *directory_of(const char *file) {
+    const char *slash = strrchr(file, '/');
+    return slash ? strndup(file, slash == file ? 1 : (size_t)(slash - file)) : strdup(".");
+}
+
+static sluice_status model_open(const sluice_model_args *args, sluice_model **model,
+                                sluice_error *error) {
+    *model = NULL;
+    if (args->from_request) {
+        return error_set(error, SLUICE_INVALID_ARGUMENT,
+                         "models in Python are not loaded with a configuration or files of a "
+                         "request, which could be any program: put them into the repository");
+    }
+    struct sluice_model *opened = calloc(1, sizeof(*opened));
+    if (!opened) {
+        return error_no_memory(error, "the model");
+    }
+    opened->host = the_host;
+    opened->version = args->version;
+    opened->n_threads = args->n_threads;
+    opened->max_output_bytes = args->max_output_bytes;
+    opened->name = strdup(args->name);
+    opened->file = strdup(args->path);
+    opened->directory = args->directory[0] ? strdup(args->directory) : directory_of(args->path);
+    sluice_status status = opened->name && opened->file && opened->directory
+                               ? options_init(&opened->options, args, error)
+                               : error_no_memory(error, "the model");
+    if (status == SLUICE_OK) {
+        const struct python_choice choice = {.of_model = opened->options.of_model,
+                                             .of_env = opened->options.of_env,
+                                             .of_server = opened->options.of_server};
+        status = python_find(&choice, opened->directory, &opened->python, error);
+    }
+    if (status != SLUICE_OK) {
+        model_close(opened);
+        return status;
+    }
+    char text[PATH_MAX + 64];
+    snprintf(text, sizeof(text), "runs with %s (%s)", opened->python.path, opened->python.origin);
+    the_host->log(SLUICE_LOG_INFO, opened->name, text);
+    *model = opened;
+    return SLUICE_OK;
+}
+
+static sluice_status model_describe(sluice_model *model, sluice_model_info *info,
+                                    sluice_error *error) {
+    (void)model;
+    (void)error;
+    info->platform = "python";
+    info->takes_any = 1;
+    return SLUICE_OK;
+}
+
+static sluice_status model_configured(sluice_model *model, const sluice_model_config *config,
+                                      sluice_error *error) {
+    free(model->config);
+    model->config = strndup(config->json, config->json_bytes);
+    model->decoupled = config->decoupled != 0;
+    return model->config ? SLUICE_OK : error_no_memory(error, "the model's configuration");
+}
+
+static const char *const extensions[] = {".py", NULL};
+
+static const sluice_backend table = {
+    .size = sizeof(table),
+    .abi = SLUICE_BACKEND_ABI,
+    .name = "python",
+    .version = "1",
+    .extensions = extensions,
+    .model_open = model_open,
+    .model_describe = model_describe,
+    .model_close = model_close,
+    .instance_open = python_instance_open,
+    .instance_close = python_instance_close,
+    .execute = python_execute,
+    .model_configured = model_configured,
+};
+
+const sluice_backend *sluice_backend_entry(const sluice_host *host) {
+    if (!text_check_host_abi(host, table.name)) {
+        return NULL;
+    }
+    the_host = host;
+    return &table;
+}

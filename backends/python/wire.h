@@ -1,0 +1,162 @@
+/* The messages between the server and the worker process of an instance, as bytes. It has no socket
+ * and no memory but the message: a fuzzer reads with it what a worker could send.
+ *
+ * A message is a length of 4 bytes (of all of it), a type of 4 bytes, and its body. Numbers are
+ * little-endian and not aligned; a text is a length of 4 bytes and UTF-8. The other side is
+ * python/sluice_server/worker/wire.py; both are of one release, which INIT checks by WIRE_VERSION.
+ *
+ * To the worker:
+ *   INIT      version u32, then pairs of texts: u32, (name, value)…
+ *   EXECUTE   blocks (see below), batch u32, n u32, tail u32, input block u32, output block u32,
+ *             then n requests: token u64, sequence u64, flags u32, priority u64, timeout in µs u64,
+ *             n_params u32, n_outputs u32, n_inputs u32, id, sequence as text, parameters, outputs
+ *             u32…, inputs: name, datatype u8, rank u8, offset u64, bytes u64, dimensions i64….
+ *             Offsets of inputs count from the input block, or without one from `tail`, a position
+ *             in the message. An output block is one that the worker may write outputs to.
+ *   GRANT     tag u32, blocks, block u32; or block 0 and a text: why there is none
+ *   STATE     tag u32, u8: answers ASK
+ *   FINALIZE  nothing
+ *   blocks    n u32, (block u32, bytes u64)…, whose descriptors come with the message; n u32,
+ *             block u32…: these are not used any more
+ * To the server:
+ *   READY     nothing
+ *   FAILED    text: the model cannot be loaded
+ *   RESULT    batch u32, done u8, began u64, ended u64 (CLOCK_MONOTONIC), n u32, tail u32, block
+ *             u32, then n responses: token u64, final u8, status u8 (sluice_status); with a status
+ *             other than 0 a text, else n u32, outputs: index u32, datatype u8, rank u8, offset
+ *             u64, bytes u64, dimensions i64…; n u32, parameters; after them n u32, block u32…: the
+ *             input blocks that are not used any more
+ *   NEED      tag u32, bytes u64: asks for a block for outputs
+ *   LOG       level u8 (sluice_log_level), text
+ *   FREED     n u32, block u32…
+ *   ASK       tag u32, token u64: is that request cancelled?
+ *   parameter name, kind u8 (sluice_param_kind), and 8 bytes or a text */
+#ifndef SLUICE_PYTHON_WIRE_H
+#define SLUICE_PYTHON_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sluice/backend.h"
+
+enum {
+    WIRE_VERSION = 1,
+    WIRE_HEAD_BYTES = 8,
+    WIRE_MAX_BYTES = 1 << 26, /* of a message of a worker */
+    WIRE_MAX_RANK = 64,
+    WIRE_ALIGNMENT = 64, /* of tensors in blocks */
+};
+
+enum wire_type {
+    WIRE_INIT = 1,
+    WIRE_EXECUTE = 2,
+    WIRE_GRANT = 3,
+    WIRE_STATE = 4,
+    WIRE_FINALIZE = 5,
+    WIRE_READY = 64,
+    WIRE_FAILED = 65,
+    WIRE_RESULT = 66,
+    WIRE_NEED = 67,
+    WIRE_LOG = 68,
+    WIRE_FREED = 69,
+    WIRE_ASK = 70,
+};
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A message under construction; reused. {0} is valid. */
+struct wire_buf {
+    unsigned char *bytes;
+    size_t n_bytes;
+    size_t capacity;
+    int failed; /* memory is out, or the message is too long: nothing more is added */
+};
+
+void wire_buf_fini(struct wire_buf *buf);
+/* Frees memory that an unusually large message needed. */
+void wire_buf_trim(struct wire_buf *buf);
+/* Begins a message; wire_end completes its head. Returns of wire_end: 0 when it failed. */
+void wire_begin(struct wire_buf *buf, enum wire_type type);
+int wire_end(struct wire_buf *buf);
+void wire_add_u8(struct wire_buf *buf, uint8_t value);
+void wire_add_u32(struct wire_buf *buf, uint32_t value);
+void wire_add_u64(struct wire_buf *buf, uint64_t value);
+void wire_add_bytes(struct wire_buf *buf, const void *bytes, size_t n_bytes);
+void wire_add_text(struct wire_buf *buf, const char *text, size_t n_bytes);
+void wire_add_param(struct wire_buf *buf, const sluice_param *param);
+/* Overwrites what was added at position `at`. */
+void wire_set_u32(struct wire_buf *buf, size_t at, uint32_t value);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* What is left of a message. Once it has failed, all that is read is 0 or empty. */
+struct wire_reader {
+    const unsigned char *begin; /* of the message */
+    size_t at;
+    size_t n_bytes;
+    int failed; /* it ended too early, or a number is not possible */
+};
+
+struct wire_text {
+    const char *ptr; /* not NUL-terminated */
+    size_t n_bytes;
+};
+
+struct wire_head {
+    uint32_t n_bytes; /* of the whole message, at least WIRE_HEAD_BYTES */
+    uint32_t type;
+};
+
+/* The first WIRE_HEAD_BYTES of a message. Returns: 0 when its length is not possible. */
+int wire_head_read(const unsigned char bytes[WIRE_HEAD_BYTES], struct wire_head *head);
+/* Reads the body of a message. */
+void wire_reader_init(struct wire_reader *reader, const unsigned char *message, size_t n_bytes);
+uint8_t wire_read_u8(struct wire_reader *reader);
+uint32_t wire_read_u32(struct wire_reader *reader);
+uint64_t wire_read_u64(struct wire_reader *reader);
+struct wire_text wire_read_text(struct wire_reader *reader);
+/* Reads a number of items, each of which has at least `n_least` bytes; fails when so many cannot be
+ * in what is left. */
+uint32_t wire_read_count(struct wire_reader *reader, size_t n_least);
+
+struct wire_result {
+    uint32_t batch;
+    uint8_t done; /* execute has returned */
+    uint64_t began_ns, ended_ns;
+    uint32_t n_responses;
+    uint32_t tail; /* a multiple of 16 within the message */
+    uint32_t block;
+};
+
+struct wire_response {
+    uint64_t token;
+    uint8_t final;
+    sluice_status status;
+    struct wire_text error; /* with a status other than SLUICE_OK */
+    uint32_t n_outputs;
+};
+
+struct wire_output {
+    uint32_t index;
+    sluice_datatype datatype;
+    size_t rank;
+    uint64_t offset; /* from the block, or the tail of the message */
+    uint64_t n_bytes;
+    const unsigned char *dims; /* not aligned */
+};
+
+enum {
+    WIRE_RESPONSE_LEAST = 14,
+    WIRE_OUTPUT_LEAST = 22,
+    WIRE_PARAM_LEAST = 9,
+};
+
+void wire_read_result(struct wire_reader *reader, struct wire_result *result);
+void wire_read_response(struct wire_reader *reader, struct wire_response *response);
+void wire_read_output(struct wire_reader *reader, struct wire_output *output);
+/* Texts are views of the message, which names and values end in without a NUL. */
+void wire_read_param(struct wire_reader *reader, sluice_param *param);
+/* Copies the dimensions; a negative one makes the reader fail. */
+void wire_copy_dims(struct wire_reader *reader, const struct wire_output *output, int64_t *dims);
+
+#endif

@@ -1,0 +1,466 @@
+"""What a model imports as ``triton_python_backend_utils``: tensors, requests, responses, errors, the log and the
+helpers, with the names and the meaning that Triton's Python backend has documented."""
+import json
+import struct
+import threading
+
+import numpy as np
+
+from . import tensors, wire
+
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+
+# The responses of a result up to so many bytes of tensors are in the message itself.
+INLINE_BYTES = 16384
+ALIGNMENT = 64
+
+worker = None  # set by serve: the channel, the names of outputs and what else the model's process has
+
+
+class TritonModelException(Exception):
+    """An error of this interface."""
+
+
+class TritonError:
+    """An error that a response carries. `code` decides the status that the client sees."""
+    UNKNOWN = 0
+    INTERNAL = 1
+    NOT_FOUND = 2
+    INVALID_ARG = 3
+    UNAVAILABLE = 4
+    UNSUPPORTED = 5
+    ALREADY_EXISTS = 6
+    CANCELLED = 7
+
+    def __init__(self, message, code=INTERNAL):
+        if code not in _STATUSES:
+            raise TritonModelException(f"TritonError: {code!r} is no code")
+        self._message = str(message)
+        self._code = code
+
+    def message(self):
+        return self._message
+
+    def code(self):
+        return self._code
+
+    def __str__(self):
+        return self._message
+
+
+# sluice_status of each code
+_STATUSES = {TritonError.UNKNOWN: 7, TritonError.INTERNAL: 7, TritonError.NOT_FOUND: 2, TritonError.INVALID_ARG: 1,
+             TritonError.UNAVAILABLE: 3, TritonError.UNSUPPORTED: 4, TritonError.ALREADY_EXISTS: 1,
+             TritonError.CANCELLED: 5}
+
+
+class Tensor:
+    """A named array. Of BF16 numpy has no dtype: such a tensor has one where the package ml_dtypes is installed."""
+
+    def __init__(self, name, array):
+        if not isinstance(name, str) or not name:
+            raise TritonModelException(f"Tensor: expected a name, got {name!r}")
+        if not isinstance(array, np.ndarray):
+            array = np.asarray(array)
+        datatype = tensors.number_of(array.dtype)
+        if datatype is None:
+            raise TritonModelException(f"tensor {name!r}: no datatype corresponds to numpy's {array.dtype}")
+        self._name = name
+        self._array = array
+        self._datatype = datatype
+
+    @classmethod
+    def _of(cls, name, datatype, array):
+        tensor = cls.__new__(cls)
+        tensor._name = name
+        tensor._array = array
+        tensor._datatype = datatype
+        return tensor
+
+    def name(self):
+        return self._name
+
+    def as_numpy(self):
+        if self._datatype == tensors.BF16 and self._array.dtype.name != "bfloat16":
+            raise TritonModelException(f"tensor {self._name!r} is BF16, for which numpy has no dtype: install the "
+                                       "package ml_dtypes, or convert it with to_dlpack")
+        return self._array
+
+    def triton_dtype(self):
+        return self._datatype
+
+    def shape(self):
+        return list(self._array.shape)
+
+    def is_cpu(self):
+        return True
+
+    def to_dlpack(self):
+        return self.__dlpack__()
+
+    def __dlpack__(self, *, stream=None, **_):
+        if self._datatype in (tensors.BYTES, tensors.BF16):
+            raise TritonModelException(f"tensor {self._name!r}: {tensors.NAMES[self._datatype]} cannot go by DLPack")
+        return self._array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    @staticmethod
+    def from_dlpack(name, source):
+        if not hasattr(source, "__dlpack__"):
+            source = _Capsule(source)
+        return Tensor(name, np.from_dlpack(source))
+
+    def __repr__(self):
+        return f"Tensor({self._name!r}, {tensors.NAMES[self._datatype]}, {self.shape()})"
+
+
+class _Capsule:
+    """A bare DLPack capsule, as numpy takes it."""
+
+    def __init__(self, capsule):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self._capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+class InferenceResponse:
+    def __init__(self, output_tensors=(), error=None, parameters=None):
+        output_tensors = list(output_tensors)
+        for tensor in output_tensors:
+            if not isinstance(tensor, Tensor):
+                raise TritonModelException(f"InferenceResponse: expected Tensor, got {type(tensor).__name__}")
+        if error is not None and not isinstance(error, TritonError):
+            raise TritonModelException(f"InferenceResponse: expected a TritonError, got {type(error).__name__}")
+        self._tensors = output_tensors
+        self._error = error
+        self.set_parameters(parameters)
+
+    def output_tensors(self):
+        return self._tensors
+
+    def has_error(self):
+        return self._error is not None
+
+    def error(self):
+        return self._error
+
+    def parameters(self):
+        """As a text of JSON, as Triton gives them."""
+        return json.dumps(self._parameters)
+
+    def set_parameters(self, parameters):
+        if parameters is not None and not isinstance(parameters, dict):
+            raise TritonModelException(f"InferenceResponse: parameters must be a dict, got {type(parameters).__name__}")
+        self._parameters = dict(parameters or {})
+
+
+class InferenceRequest:
+    """A request of a client."""
+
+    def __init__(self, *args, **kwargs):
+        raise TritonModelException("calls of other models from Python are not supported")
+
+    @classmethod
+    def _of(cls, token, sequence, flags, priority, timeout, request_id, sequence_text, inputs, outputs, parameters):
+        request = cls.__new__(cls)
+        request._token = token
+        request._correlation = sequence_text or sequence
+        request._flags = flags
+        request._priority = priority
+        request._timeout = timeout
+        request._id = request_id
+        request._inputs = inputs
+        request._outputs = outputs
+        request._parameters = parameters
+        request._sender = None
+        return request
+
+    def inputs(self):
+        return self._inputs
+
+    def request_id(self):
+        return self._id
+
+    def correlation_id(self):
+        """A number or a text, as the client gave it; 0: none."""
+        return self._correlation
+
+    def flags(self):
+        return self._flags
+
+    def set_flags(self, flags):
+        self._flags = int(flags)
+
+    def priority(self):
+        return self._priority
+
+    def timeout(self):
+        """In microseconds; 0: none."""
+        return self._timeout
+
+    def parameters(self):
+        """As a text of JSON, as Triton gives them."""
+        return json.dumps(self._parameters)
+
+    def requested_output_names(self):
+        return list(self._outputs)
+
+    def model_name(self):
+        return worker.arguments["model_name"]
+
+    def model_version(self):
+        return int(worker.arguments["model_version"])
+
+    def is_cancelled(self):
+        return worker.is_cancelled(self._token)
+
+    def get_response_sender(self):
+        if self._sender is None:
+            self._sender = InferenceResponseSender(self)
+        return self._sender
+
+
+class InferenceResponseSender:
+    """Sends the responses of one request, from any thread."""
+
+    def __init__(self, request):
+        self._token = request._token
+        self._outputs = request._outputs
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def send(self, response=None, flags=0):
+        if response is not None and not isinstance(response, InferenceResponse):
+            raise TritonModelException(f"send: expected an InferenceResponse, got {type(response).__name__}")
+        if flags not in (0, TRITONSERVER_RESPONSE_COMPLETE_FINAL):
+            raise TritonModelException(f"send: expected 0 or TRITONSERVER_RESPONSE_COMPLETE_FINAL, got {flags!r}")
+        if response is None and flags == 0:
+            raise TritonModelException("send: without a response it needs TRITONSERVER_RESPONSE_COMPLETE_FINAL")
+        with self._lock:
+            if self._closed:
+                raise TritonModelException("send: the request has got its final response")
+            self._closed = flags != 0
+            worker.send_responses([(self._token, self._outputs, flags != 0, response)])
+
+    def is_cancelled(self):
+        return worker.is_cancelled(self._token)
+
+    def _close(self):
+        """Returns: whether it was still open."""
+        with self._lock:
+            was_open = not self._closed
+            self._closed = True
+        return was_open
+
+
+# ---- responses as bytes ----------------------------------------------------------------------------
+
+
+class Encoded:
+    """Responses as a part of a message. Their tensors are in the message's tail, or together in one block."""
+
+    def __init__(self):
+        self.heads = []
+        self.data = []  # (offset, bytes or array)
+        self.n_bytes = 0
+
+    def add(self, token, outputs, final, response):
+        """One response; what is wrong with it is an error in its place."""
+        if response is None:
+            self.heads.append(wire.RESPONSE.pack(token, final, 0) + wire.U32.pack(0) + wire.U32.pack(0))
+            return
+        if response._error is not None:
+            error = response._error
+            self.add_error(token, final, _STATUSES[error._code], error._message)
+            return
+        at = len(self.heads), len(self.data), self.n_bytes
+        try:
+            self._add_outputs(token, outputs, final, response)
+        except (TypeError, ValueError, OverflowError, struct.error, TritonModelException) as error:
+            del self.heads[at[0]:], self.data[at[1]:]
+            self.n_bytes = at[2]
+            self.add_error(token, final, 7, f"model {worker.arguments['model_name']} returned a response that cannot "
+                                            f"be sent: {error}")
+
+    def add_error(self, token, final, status, text):
+        self.heads.append(wire.RESPONSE.pack(token, final, status) + wire.text(text or "failed without a reason"))
+
+    def _add_outputs(self, token, outputs, final, response):
+        by_name = {tensor._name: tensor for tensor in response._tensors}
+        if not by_name and worker.is_decoupled and not response._parameters:
+            self.heads.append(wire.RESPONSE.pack(token, final, 0) + wire.U32.pack(0) + wire.U32.pack(0))
+            return
+        head = [wire.RESPONSE.pack(token, final, 0), wire.U32.pack(len(outputs))]
+        for name in outputs:
+            tensor = by_name.get(name)
+            if tensor is None:
+                raise TritonModelException(f"it has no output {name!r}"
+                                           + (f", but {', '.join(map(repr, by_name))}" if by_name else ""))
+            head.append(self._add_tensor(worker.output_numbers[name], tensor))
+        head.append(wire.U32.pack(len(response._parameters)))
+        head.extend(wire.param(name, value) for name, value in response._parameters.items())
+        self.heads.append(b"".join(head))
+
+    def _add_tensor(self, number, tensor):
+        array, datatype = tensor._array, tensor._datatype
+        expected = worker.output_datatypes.get(tensor._name)
+        if expected is not None and datatype != expected:
+            raise TritonModelException(f"output {tensor._name!r} is {tensors.NAMES[datatype]}, the configuration says "
+                                       f"{tensors.NAMES[expected]}")
+        if datatype == tensors.BYTES:
+            data = tensors.elements_to_bytes(array)
+            n_bytes = len(data)
+        else:
+            data = array
+            n_bytes = array.nbytes
+            if array.dtype.byteorder == ">":
+                data = array.astype(array.dtype.newbyteorder("<"))
+        offset = -(-self.n_bytes // ALIGNMENT) * ALIGNMENT
+        self.n_bytes = offset + n_bytes
+        self.data.append((offset, data))
+        return (wire.OUTPUT.pack(number, datatype, array.ndim, offset, n_bytes)
+                + struct.pack(f"<{array.ndim}q", *array.shape))
+
+    def write(self, channel):
+        """Returns: the number of the block, or 0, and the tail of the message. Raises MemoryError."""
+        if self.n_bytes > INLINE_BYTES:
+            block = channel.block_for(self.n_bytes)
+            self._write(np.frombuffer(block.memory, dtype=np.uint8))
+            return block.number, b""
+        tail = bytearray(self.n_bytes)
+        if self.n_bytes > 0:
+            self._write(np.frombuffer(tail, dtype=np.uint8))
+        return 0, tail
+
+    def _write(self, memory):
+        for offset, data in self.data:
+            if isinstance(data, bytes):
+                if data:
+                    memory[offset:offset + len(data)] = np.frombuffer(data, dtype=np.uint8)
+            elif data.nbytes > 0:
+                place = memory[offset:offset + data.nbytes].view(data.dtype).reshape(data.shape)
+                np.copyto(place, data)
+
+
+# ---- the log ---------------------------------------------------------------------------------------
+
+
+class LogLevel:
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    VERBOSE = 3
+
+
+class Logger:
+    """Lines of the server's log, with the model's name. Their number in a second is limited."""
+    INFO = LogLevel.INFO
+    WARNING = LogLevel.WARNING
+    ERROR = LogLevel.ERROR
+    VERBOSE = LogLevel.VERBOSE
+
+    # sluice_log_level
+    _LEVELS = {LogLevel.INFO: 2, LogLevel.WARNING: 1, LogLevel.ERROR: 0, LogLevel.VERBOSE: 3}
+
+    @staticmethod
+    def log(message, level=LogLevel.INFO):
+        worker.log(Logger._LEVELS.get(level, 2), message)
+
+    @staticmethod
+    def log_info(message):
+        worker.log(2, message)
+
+    @staticmethod
+    def log_warn(message):
+        worker.log(1, message)
+
+    @staticmethod
+    def log_error(message):
+        worker.log(0, message)
+
+    @staticmethod
+    def log_verbose(message):
+        worker.log(3, message)
+
+
+# ---- helpers ---------------------------------------------------------------------------------------
+
+
+def get_model_dir():
+    """The directory of the model's version."""
+    return worker.version_directory
+
+
+def get_input_tensor_by_name(inference_request, name):
+    return _by_name(inference_request.inputs(), name)
+
+
+def get_output_tensor_by_name(inference_response, name):
+    return _by_name(inference_response.output_tensors(), name)
+
+
+def _by_name(items, name):
+    for tensor in items:
+        if tensor.name() == name:
+            return tensor
+    return None
+
+
+def _config_by_name(model_config, key, name):
+    for properties in model_config.get(key, ()):
+        if properties["name"] == name:
+            return properties
+    return None
+
+
+def get_input_config_by_name(model_config, name):
+    return _config_by_name(model_config, "input", name)
+
+
+def get_output_config_by_name(model_config, name):
+    return _config_by_name(model_config, "output", name)
+
+
+def using_decoupled_model_transaction_policy(model_config):
+    return bool(model_config.get("model_transaction_policy", {}).get("decoupled", False))
+
+
+def triton_to_numpy_type(data_type):
+    return tensors.NUMPY[data_type]
+
+
+def numpy_to_triton_type(data_type):
+    return tensors.number_of(np.dtype(data_type))
+
+
+def triton_string_to_numpy(triton_type_string):
+    return tensors.NUMPY[tensors.CONFIG_NAMES[triton_type_string]]
+
+
+def serialize_byte_tensor(input_tensor):
+    """An array of texts as an array of one element: the bytes of a BYTES tensor."""
+    if input_tensor.size == 0:
+        return np.empty([0], dtype=np.object_)
+    if input_tensor.dtype.kind not in "OSU":
+        raise TritonModelException(f"cannot serialize a tensor of {input_tensor.dtype}")
+    return np.asarray(tensors.elements_to_bytes(input_tensor), dtype=np.object_)
+
+
+def deserialize_bytes_tensor(encoded_tensor):
+    """The elements in the bytes of a BYTES tensor."""
+    data = bytes(encoded_tensor)
+    n = at = 0
+    while at + 4 <= len(data):
+        at += 4 + struct.unpack_from("<I", data, at)[0]
+        n += 1
+    if at != len(data):
+        raise TritonModelException("the bytes of a BYTES tensor end within an element")
+    return tensors.bytes_to_elements(data, n)

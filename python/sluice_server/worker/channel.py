@@ -1,0 +1,219 @@
+"""The socket to the server, and the blocks of shared memory that the server has made and passed over it.
+
+Any thread may send, and may wait for an answer: of the threads that wait one reads for all."""
+import array
+import collections
+import ctypes
+import mmap
+import os
+import socket
+import threading
+import weakref
+
+from . import wire
+
+RECEIVE_BYTES = 1 << 16
+MAX_FDS = 64
+
+
+class Closed(Exception):
+    """The server has closed the socket."""
+
+
+class Block:
+    """Shared memory of a fixed size. What the server has written for a batch is in use as long as an array refers to
+    it; then the server may write the next batch there."""
+
+    def __init__(self, number, fd, n_bytes):
+        self.number = number
+        self.n_bytes = n_bytes
+        try:
+            self.memory = mmap.mmap(fd, n_bytes)
+        finally:
+            os.close(fd)
+        self.kind = ctypes.c_char * n_bytes
+
+
+class Channel:
+    def __init__(self, fd):
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(True)
+        self._send_lock = threading.Lock()
+        self._changed = threading.Condition(threading.Lock())
+        self._reading = False
+        self._closed = False
+        self._buffer = bytearray()
+        self._fds = collections.deque()
+        self._messages = collections.deque()  # for the main thread
+        self._answers = {}  # by tag
+        self._n_tags = 0
+        self._blocks = {}
+        self._granted = []  # blocks that outputs may be written to
+        self._views = {}  # of blocks of inputs that are in use
+        self._freed = collections.deque()
+        self._idle = False
+
+    # ---- sending
+
+    def send(self, kind, *parts):
+        data = wire.message(kind, *parts)
+        try:
+            with self._send_lock:
+                self._socket.sendall(data)
+        except OSError as error:
+            raise Closed(str(error)) from None
+
+    # ---- receiving
+
+    def next_message(self):
+        """The next message for the main thread. Raises Closed."""
+        self._idle = True
+        try:
+            self.send_freed()
+            return self._wait(lambda: self._messages.popleft() if self._messages else None)
+        finally:
+            self._idle = False
+
+    def ask(self, kind, *parts):
+        """Sends a message that begins with a tag. Returns: the reader of its answer, after the tag."""
+        with self._changed:
+            self._n_tags += 1
+            tag = self._n_tags
+        self.send(kind, wire.U32.pack(tag & 0xFFFFFFFF), *parts)
+        return self._wait(lambda: self._answers.pop(tag & 0xFFFFFFFF, None))
+
+    def _wait(self, take):
+        while True:
+            with self._changed:
+                while True:
+                    value = take()
+                    if value is not None:
+                        return value
+                    if self._closed:
+                        raise Closed("the server has closed the socket")
+                    if not self._reading:
+                        self._reading = True
+                        break
+                    self._changed.wait()
+            try:
+                messages = self._receive()
+            except BaseException:
+                with self._changed:
+                    self._closed = True
+                    self._reading = False
+                    self._changed.notify_all()
+                raise
+            with self._changed:
+                self._reading = False
+                for message in messages:
+                    self._sort(message)
+                self._changed.notify_all()
+
+    def _receive(self):
+        """Returns: the messages that are complete now."""
+        try:
+            data, extra, _, _ = self._socket.recvmsg(RECEIVE_BYTES, socket.CMSG_SPACE(MAX_FDS * 4),
+                                                     socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            raise Closed(str(error)) from None
+        if not data:
+            raise Closed("the server has closed the socket")
+        for level, kind, payload in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds = array.array("i")
+                fds.frombytes(payload[:len(payload) - len(payload) % fds.itemsize])
+                self._fds.extend(fds)
+        self._buffer += data
+        messages = []
+        at = 0
+        while len(self._buffer) - at >= wire.HEAD.size:
+            n_bytes, _ = wire.HEAD.unpack_from(self._buffer, at)
+            if len(self._buffer) - at < n_bytes:
+                break
+            messages.append(self._buffer if at == 0 and n_bytes == len(self._buffer)
+                            else self._buffer[at:at + n_bytes])
+            at += n_bytes
+        if at == len(self._buffer):
+            self._buffer = bytearray()  # the messages refer to the old one
+        elif at > 0:
+            self._buffer = self._buffer[at:]
+        return messages
+
+    def _sort(self, message):
+        kind = wire.HEAD.unpack_from(message)[1]
+        if kind == wire.GRANT:
+            reader = wire.Reader(message)
+            tag = reader.number(wire.U32)
+            self.map_blocks(reader)
+            self._answers[tag] = reader
+        elif kind == wire.STATE:
+            reader = wire.Reader(message)
+            self._answers[reader.number(wire.U32)] = reader
+        else:
+            if kind == wire.EXECUTE:
+                # Here and not when it is executed: the descriptors come in the order of the messages.
+                reader = wire.Reader(message)
+                self.map_blocks(reader)
+                self._messages.append((kind, reader))
+            else:
+                self._messages.append((kind, wire.Reader(message)))
+
+    # ---- blocks
+
+    def map_blocks(self, reader):
+        """The part of a message that makes blocks known, and has others dropped."""
+        for _ in range(reader.number(wire.U32)):
+            number, n_bytes = reader.take(wire.BLOCK)
+            self._blocks[number] = Block(number, self._fds.popleft(), n_bytes)
+        for number in reader.numbers(reader.number(wire.U32)):
+            self._blocks.pop(number, None)
+
+    def inputs_of(self, number):
+        """The memory of a block of inputs. It is in use until nothing refers to what is returned."""
+        block = self._blocks[number]
+        # An object of ctypes, as arrays refer to what has the memory and not to a memoryview of it.
+        owner = block.kind.from_buffer(block.memory)
+        self._views[number] = weakref.ref(owner, lambda _: self._on_unused(number))
+        return owner
+
+    def _on_unused(self, number):
+        """Runs wherever the last array is dropped, possibly while locks are held."""
+        self._views.pop(number, None)
+        self._freed.append(number)
+        if self._idle and not self._send_lock.locked():
+            # The main thread waits for a message and would tell the server only with the next result.
+            try:
+                self.send_freed()
+            except Closed:
+                pass
+
+    def take_freed(self):
+        """What is told to the server of blocks of inputs that are not in use any more."""
+        numbers = []
+        while self._freed:
+            try:
+                numbers.append(self._freed.popleft())
+            except IndexError:
+                break
+        return wire.U32.pack(len(numbers)) + b"".join(map(wire.U32.pack, numbers))
+
+    def send_freed(self):
+        if self._freed:
+            self.send(wire.FREED, self.take_freed())
+
+    def block_for(self, n_bytes):
+        """A block for outputs of that many bytes, until they are sent. Returns: the block; raises MemoryError."""
+        with self._changed:
+            for i, block in enumerate(self._granted):
+                if block.n_bytes >= n_bytes:
+                    return self._granted.pop(i)
+        reader = self.ask(wire.NEED, wire.U64.pack(n_bytes))
+        number = reader.number(wire.U32)
+        if number == 0:
+            raise MemoryError(reader.text())
+        return self._blocks[number]
+
+    def grant(self, number):
+        """The server has given a block before it was asked for one."""
+        with self._changed:
+            self._granted.append(self._blocks[number])

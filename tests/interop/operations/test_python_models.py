@@ -1,0 +1,442 @@
+"""Models in Python (backends/python): what they get and what they answer, by the reference's own clients; and what
+becomes of wrong answers, of workers that end, and of other models beside them."""
+import json
+import os
+import signal
+import stat
+import sys
+import textwrap
+
+import numpy
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+from lib import http1, python_models
+from lib.python_models import DOES, FLAGS, parameter, tensor
+from lib.repository import DATATYPES
+
+NUMPY = {"BOOL": numpy.bool_, "FP16": numpy.float16, "FP32": numpy.float32, "FP64": numpy.float64, "BYTES": numpy.object_,
+         **{kind: numpy.dtype(kind.lower()) for kind in DATATYPES if "INT" in kind}}
+
+
+class Client:
+    """tritonclient, over HTTP or gRPC."""
+
+    def __init__(self, server, protocol="http"):
+        self.triton = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
+        address = server.address if protocol == "http" else server.grpc_address
+        self.client = self.triton.InferenceServerClient(address.removeprefix("http://"), **(
+            {"network_timeout": http1.PATIENCE, "connection_timeout": http1.PATIENCE} if protocol == "http" else {}))
+
+    def infer(self, model, arrays, **options):
+        inputs = []
+        for name, array in arrays.items():
+            inputs.append(self.triton.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype)))
+            inputs[-1].set_data_from_numpy(array)
+        return self.client.infer(model, inputs, **options)
+
+    def ask(self, model, word, data=None, **options):
+        """What a model `does` answers."""
+        arrays = {"DO": numpy.array([[word.encode()]], dtype=object)}
+        if data is not None:
+            arrays["DATA"] = data
+        return self.infer(model, arrays, **options).as_numpy("OUT")[0, 0].decode()
+
+    def error_of(self, model, word, **options):
+        with pytest.raises(InferenceServerException) as caught:
+            self.ask(model, word, **options)
+        return f"{caught.value.status()} {caught.value.message()}"
+
+
+@pytest.fixture
+def running(start_server, tmp_path):
+    """run(name=(source, config), …): a server of these models."""
+    def run(*flags, wait="ready", **models):
+        for name, (source, config) in models.items():
+            python_models.write(tmp_path / "models", name, source, config)
+        return start_server("--model-repository", tmp_path / "models", *FLAGS, *flags, grpc=("127.0.0.1:0",), wait=wait)
+    return run
+
+
+def wait_restarted(server, client, model="does"):
+    """Waits until the model answers again."""
+    def answers():
+        try:
+            return client.ask(model, "again") == "again"
+        except InferenceServerException:
+            return False
+    server.wait_for(answers, "an answer after the restart")
+
+
+def some(datatype, n):
+    """An array of n elements."""
+    if datatype == "BYTES":
+        return numpy.array([b"x" * (i % 7) for i in range(n)], dtype=object)
+    if datatype == "BOOL":
+        return numpy.arange(n) % 3 == 0
+    return (numpy.arange(n) % 100).astype(NUMPY[datatype])
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_every_datatype_and_size_comes_back(running, protocol):
+    kinds = [datatype for datatype in DATATYPES if datatype != "BF16"]
+    server = running(**{f"echo_{kind.lower()}": ("echo", tensor("input", "INPUT0", kind, [-1])
+                                                 + tensor("output", "OUTPUT0", kind, [-1])) for kind in kinds})
+    client = Client(server, protocol)
+    for kind in kinds:
+        for n in (0, 1, 100, 20_000, 300_000):  # in the message, and in shared memory
+            array = some(kind, n)
+            answer = client.infer(f"echo_{kind.lower()}", {"INPUT0": array}).as_numpy("OUTPUT0")
+            assert answer.dtype == array.dtype and answer.shape == array.shape
+            assert (answer == array).all()
+
+
+def test_requested_outputs_are_in_their_order(running):
+    server = running(two=("echo", "".join(tensor(kind, f"{kind.upper()}{i}", "FP32", [-1])
+                                          for kind in ("input", "output") for i in range(2))))
+    client = Client(server)
+    arrays = {f"INPUT{i}": numpy.full(3 + i, i, numpy.float32) for i in range(2)}
+    wanted = [tritonclient.http.InferRequestedOutput(name) for name in ("OUTPUT1", "OUTPUT0")]
+    answer = client.infer("two", arrays, outputs=wanted)
+    assert [output["name"] for output in answer.get_response()["outputs"]] == ["OUTPUT1", "OUTPUT0"]
+    assert (answer.as_numpy("OUTPUT1") == arrays["INPUT1"]).all()
+    only = client.infer("two", arrays, outputs=wanted[:1])
+    assert [output["name"] for output in only.get_response()["outputs"]] == ["OUTPUT1"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_requests_have_what_the_client_gave(running, protocol):
+    server = running(does=("does", DOES + "dynamic_batching { priority_levels: 5 default_priority_level: 3 }\n"))
+    client = Client(server, protocol)
+    told = json.loads(client.ask("does", "describe", request_id="seven", sequence_id=12, sequence_start=True, priority=2,
+                                 timeout=30_000_000, parameters={"a": "b", "n": 5, "yes": True}))
+    assert told == {"id": "seven", "correlation": 12, "flags": 1, "priority": 2, "timeout": 30_000_000,
+                    "parameters": {"a": "b", "n": 5, "yes": True}, "outputs": ["OUT"], "model": "does", "version": 1,
+                    "cancelled": False}
+    told = json.loads(client.ask("does", "describe", sequence_id="text", sequence_end=True))
+    assert (told["correlation"], told["flags"], told["id"], told["timeout"]) == ("text", 2, "", 0)
+
+
+def test_responses_have_parameters(running):
+    server = running(does=("does", DOES))
+    client = Client(server)
+    arrays = {"DO": numpy.array([[b"parameters"]], dtype=object)}
+    answer = client.infer("does", arrays).get_response()
+    assert answer["parameters"] == {"text": "a", "number": 7, "large": 1 << 63, "half": 0.5, "true": True}
+
+
+def test_initialize_gets_the_configuration(running, tmp_path):
+    server = running(does=("does", DOES + parameter("of the model", "its own")))
+    told = json.loads(Client(server).ask("does", "arguments"))
+    served = json.loads(http1.request(server.address, "GET", "/v2/models/does/config").body)
+    assert told["model_config"] == served
+    assert served["parameters"]["of the model"] == {"string_value": "its own"}
+    assert told["model_instance_name"] == "does_0_0" and told["model_instance_kind"] == "CPU"
+    assert told["model_version"] == "1" and told["model_name"] == "does"
+    assert told["model_repository"] == str(tmp_path / "models" / "does")
+    assert told["directory"] == str(tmp_path / "models" / "does" / "1")
+    assert os.path.realpath(told["executable"]) == os.path.realpath(sys.executable)
+
+
+WRONG = {
+    "execute raises": "ValueError: as asked (does.py:",
+    "too few": "execute returned 0 responses to 1 requests",
+    "not a list": "execute must return a list of InferenceResponse, it returned int",
+    "no output": "it has no output 'OUT'",
+    "other name": "it has no output 'OUT', but 'ELSE'",
+    "other datatype": "output 'OUT' is INT32, the configuration says BYTES",
+    "other kind": "it contains str",
+    "strange parameter": "parameter 'list': expected bool, int, float or str, got list",
+    "error:1": "500 as asked",
+    "error:2": "404 as asked",
+    "error:3": "400 as asked",
+    "error:4": "503 as asked",
+    "error:5": "501 as asked",
+}
+
+
+def test_wrong_answers_are_errors_of_their_requests(running):
+    server = running(does=("does", DOES))
+    client = Client(server)
+    pid = client.ask("does", "pid")
+    for word, expected in WRONG.items():
+        error = client.error_of("does", word)
+        assert expected.replace("does.py", "model.py") in error, (word, error)
+        assert client.ask("does", "fine") == "fine"
+    assert client.ask("does", "pid") == pid
+
+
+def test_outputs_over_the_limit_are_refused(running):
+    server = running("--max-output-size", "1MiB", does=("does", DOES))
+    client = Client(server)
+    assert len(client.ask("does", "large:1000000")) == 1_000_000
+    assert "--max-output-size" in client.error_of("does", "large:2000000")
+    assert client.ask("does", "fine") == "fine"
+
+
+@pytest.mark.parametrize("word,expected", [
+    ("exit", "503 the Python worker of model does exited with code 3"),
+    ("end", "503 the Python worker of model does exited with code 4"),
+    ("kill", "503 the Python worker of model does was ended by signal 9 (Killed)"),
+])
+def test_worker_that_ends_is_started_again(running, word, expected):
+    server = running(does=("does", DOES), other=("does", DOES))
+    server.expect_error("worker of instance 0")
+    client = Client(server)
+    before = client.ask("does", "pid")
+    others = client.ask("other", "pid")
+    error = client.error_of("does", word)
+    assert expected in error, error
+    assert client.ask("other", "pid") == others
+    wait_restarted(server, client)
+    assert client.ask("does", "pid") != before
+    assert len(python_models.workers(server.pid)) == 2
+
+
+def test_idle_worker_that_is_killed_is_started_again(running):
+    server = running(does=("does", DOES))
+    server.expect_error("was ended by signal 9")
+    client = Client(server)
+    os.kill(int(client.ask("does", "pid")), signal.SIGKILL)
+    server.wait_for(lambda: "was ended by signal 9" in server.log_text(), "a line about the end")
+    wait_restarted(server, client)
+
+
+def test_worker_beside_its_instance_keeps_serving(running):
+    """Requests are those of the instance that works, while the other is started again."""
+    server = running(does=("does", DOES + "instance_group { count: 2 }\n"))
+    server.expect_error("worker of instance")
+    client = Client(server)
+    for _ in range(3):
+        os.kill(python_models.workers(server.pid)[0], signal.SIGKILL)
+        for _ in range(50):
+            try:
+                assert client.ask("does", "fine") == "fine"
+            except InferenceServerException as error:  # it was with the worker that was killed
+                assert "signal 9" in error.message()
+        server.wait_for(lambda: len(python_models.workers(server.pid)) == 2, "two workers")
+
+
+def test_execute_that_blocks_is_ended(running):
+    server = running(does=("does", DOES + parameter("execute_timeout_s", "1")))
+    server.expect_error("execute_timeout_s")
+    client = Client(server)
+    assert "execute has not returned after 1 s (parameter execute_timeout_s)" in client.error_of("does", "sleep:1000")
+    wait_restarted(server, client)
+
+
+def test_memory_limit_is_of_the_model(running):
+    server = running(does=("does", DOES + parameter("memory_limit_mb", "3000")))
+    client = Client(server)
+    assert "MemoryError" in client.error_of("does", f"memory:{4 << 30}")
+    assert client.ask("does", f"memory:{1 << 20}") == str(1 << 20)
+
+
+def test_finalize_runs_and_nothing_is_left(running):
+    server = running("--model-control-mode", "explicit", "--load-model", "*", does=("does", DOES),
+                     endless=("does", DOES + parameter("finalize_timeout_s", "1")))
+    client = Client(server)
+    client.ask("does", "child")
+    own = python_models.workers(server.pid)
+    children = int(client.ask("endless", "child"))
+    client.client.unload_model("does")
+    client.client.unload_model("endless")
+    server.wait_for(lambda: not python_models.workers(server.pid), "the end of all workers")
+    python_models.wait_gone(children)
+    assert len(own) == 2
+    assert server.log_text().count('"finalized"') == 2
+    assert "finalize has not returned after 1 s (parameter finalize_timeout_s)" in server.log_text()
+    left = [os.readlink(f"/proc/{server.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{server.pid}/fd")]
+    assert not [name for name in left if "sluice-python" in name]
+
+
+def test_workers_get_no_descriptor_of_the_server(running):
+    server = running(does=("does", DOES))
+    pid = int(Client(server).ask("does", "pid"))
+    links = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    assert sorted(links, key=int)[:4] == ["0", "1", "2", "3"]
+    assert not [link for fd, link in links.items() if int(fd) > 3 and ("socket" in link or "eventpoll" in link)], links
+
+
+def test_workers_end_with_a_server_that_is_killed(running):
+    server = running(does=("does", DOES))
+    pid = int(Client(server).ask("does", "pid"))
+    server.kill()
+    python_models.wait_gone(pid)
+
+
+def test_inputs_that_a_model_keeps_do_not_change(running):
+    server = running(does=("does", DOES))
+    client = Client(server)
+    for i in range(20):
+        told = json.loads(client.ask("does", "keep", numpy.full((1, 50_000), i, numpy.float32)))
+        assert told == [[k, k] for k in range(i + 1)]
+    assert client.ask("does", "forget") == "forgotten"
+    assert json.loads(client.ask("does", "keep", numpy.full((1, 50_000), 7, numpy.float32))) == [[7, 7]]
+
+
+def test_what_a_model_writes_is_in_the_log(running):
+    server = running(does=("does", DOES))
+    server.expect_error("an error")
+    client = Client(server)
+    client.ask("does", "log")
+    client.ask("does", "show:3")
+    server.wait_for(lambda: '"line 2"' in server.log_text(), "the lines")
+    lines = {line.get("text"): line for line in server.log_lines() if line.get("model") == "does"}
+    assert lines["line 0"]["level"] == "info"
+    assert (lines["an info"]["level"], lines["a warning"]["level"], lines["an error"]["level"]) == (
+        "info", "warning", "error")
+    client.ask("does", "show:100000")
+    client.ask("does", "fine")
+    assert server.log_text().count('"line ') < 5000
+
+
+LOADS = {
+    "no_class": ("x = 1\n", "expected a class TritonPythonModel"),
+    "no_execute": ("class TritonPythonModel:\n    pass\n", "class TritonPythonModel has no method execute"),
+    "syntax": ("class TritonPythonModel\n", "SyntaxError"),
+    "missing": ("import no_such_package.part\n", "-m pip install no_such_package"),
+    "raises": ("class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
+               "    def execute(self, requests):\n        pass\n",
+               "initialize failed: RuntimeError: no weights (model.py:3)"),
+    "ends": ("import os\nprint('last words', flush=True)\nos._exit(9)\n", "exited with code 9: last words"),
+    "slow": ("import time\ntime.sleep(1000)\n", "initialize has not returned after 1 s (parameter start_timeout_s)"),
+}
+
+
+def test_models_that_do_not_load_say_why(running):
+    config = tensor("input", "DO", "BYTES", [1]) + tensor("output", "OUT", "BYTES", [1])
+    models = {name: (source, config + parameter("start_timeout_s", "1" if name == "slow" else "60"))
+              for name, (source, _) in LOADS.items()}
+    server = running(wait="loaded", does=("does", DOES), nowhere=("does", DOES + parameter("python", "/no/python")),
+                     negative=("does", DOES + parameter("start_timeout_s", "-1")), unlisted=("does", ""), **models)
+    server.expect_error("model failed to load")
+    reasons = {line["model"]: line["reason"] for line in server.log_lines() if line.get("msg") == "model failed to load"
+               or "reason" in line and "model" in line}
+    for name, (_, expected) in LOADS.items():
+        assert expected in reasons[name], reasons[name]
+    assert "parameter python: expected a Python interpreter, or a directory that has bin/python3, got /no/python" in \
+        reasons["nowhere"]
+    assert "parameter start_timeout_s: expected a whole number from 1" in reasons["negative"]
+    assert "config.pbtxt must list each input" in reasons["unlisted"]
+    assert Client(server).ask("does", "fine") == "fine"
+    assert len(python_models.workers(server.pid)) == 1
+
+
+def test_interpreter_without_numpy_says_what_to_install(running, tmp_path):
+    """A program in place of an interpreter, which hides numpy as a bare environment does."""
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "numpy.py").write_text("raise ImportError('No module named numpy')\n")
+    python = tmp_path / "bare_python"
+    python.write_text(f"#!/bin/sh\nPYTHONPATH={bare} exec {sys.executable} \"$@\"\n")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    server = running(wait="loaded", does=("does", DOES), bare=("does", DOES + parameter("python", str(python))))
+    server.expect_error("model failed to load")
+    assert "models need numpy" in server.log_text() and "-m pip install numpy" in server.log_text()
+    assert Client(server).ask("does", "fine") == "fine"
+
+
+def test_environment_of_the_model_is_a_directory_beside_it(running, tmp_path):
+    environment = tmp_path / "models" / "does" / "env"
+    (environment / "bin").mkdir(parents=True)
+    python = environment / "bin" / "python3"
+    python.write_text(f"#!/bin/sh\nOF=environment exec {sys.executable} \"$@\"\n")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    config = DOES + parameter("EXECUTION_ENV_PATH", "$$TRITON_MODEL_DIRECTORY/env")
+    server = running(does=("does", config))
+    pid = int(Client(server).ask("does", "pid"))
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        assert b"OF=environment" in file.read()
+    assert f"runs with {python} (parameter EXECUTION_ENV_PATH)" in server.log_text()
+
+
+def test_files_beside_the_model_are_imported(running, tmp_path):
+    source = textwrap.dedent("""
+        import json
+        import helper
+        from . import helper as same
+        import triton_python_backend_utils as pb_utils
+        import numpy as np
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                text = json.dumps([helper.NUMBER, same.NUMBER]).encode()
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([[text]], dtype=object))])
+                        for _ in requests]
+        """)
+    python_models.write(tmp_path / "models", "helped", source, DOES, helper="NUMBER = 5\n")
+    server = running()
+    assert Client(server).ask("helped", "x") == "[5, 5]"
+    assert not os.path.exists(tmp_path / "models" / "helped" / "1" / "__pycache__")
+
+
+def test_requests_may_not_bring_programs(running):
+    server = running("--model-control-mode", "explicit", "--load-model", "does", does=("does", DOES))
+    server.expect_error("model failed to load")
+    client = Client(server)
+    config = {"backend": "python", "max_batch_size": 0,
+              "input": [{"name": "DO", "data_type": "TYPE_STRING", "dims": [1]}],
+              "output": [{"name": "OUT", "data_type": "TYPE_STRING", "dims": [1]}]}
+    for files in ({}, {"file:1/model.py": b"import os\nos._exit(1)\n"}):
+        with pytest.raises(InferenceServerException) as caught:
+            client.client.load_model("does" if not files else "new", config=json.dumps(config), files=files or None)
+        assert "are not loaded with a configuration or files of a request" in caught.value.message()
+    assert client.ask("does", "fine") == "fine"
+
+
+def test_a_directory_with_programs_has_no_models_of_them(start_server, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "make_models.py").write_text("raise SystemExit\n")
+    server = start_server(tmp_path / "files", wait="nothing")
+    assert server.wait_exit() == 1
+    assert "neither a model nor a directory of models" in server.log_text()
+
+
+HOSTILE = {
+    "garbage": "s.sendall(b'\\xff' * 100000)",
+    "endless": "s.sendall(struct.pack('<II', (1 << 26) + 1, 66))",
+    "short": "s.sendall(struct.pack('<II', 4, 66))",
+    "results": "ready(); message(66, struct.pack('<IBQQIII', 1, 1, 0, 0, 1000000, 48, 0))",
+    "tokens": "ready(); message(66, struct.pack('<IBQQIII', 0, 0, 0, 0, 1, 48, 0), struct.pack('<QBB', 7, 1, 0), bytes(8))",
+    "blocks": "ready(); message(66, struct.pack('<IBQQIII', 0, 0, 0, 0, 0, 48, 9), bytes(16))",
+    "freed": "ready(); message(69, struct.pack('<II', 1, 1))",
+    "init": "ready(); message(1, b'')",
+    "ends": "ready(); os._exit(5)",
+    "silent": "ready()",
+    "fails": "message(65, struct.pack('<I', 5), b'\\xff\\x00\\nab')",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_worker_harms_its_model_alone(running, tmp_path, kind):
+    """A program in place of an interpreter, which speaks to the server as it likes."""
+    python = tmp_path / "hostile"
+    python.write_text(textwrap.dedent(f"""\
+        #!{sys.executable}
+        import os, socket, struct, time
+        s = socket.socket(fileno=3)
+        recv = s.recv
+        def message(kind, *parts):
+            body = b"".join(parts)
+            s.sendall(struct.pack("<II", 8 + len(body), kind) + body)
+        def ready():
+            recv(1 << 16)
+            message(64)
+            recv(1 << 16)
+        {HOSTILE[kind]}
+        time.sleep(1000)
+        """))
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    config = DOES + parameter("python", str(python)) + parameter("execute_timeout_s", "1")
+    wait = "ready" if "ready()" in HOSTILE[kind] else "loaded"
+    server = running(wait=wait, does=("does", DOES), hostile=("does", config))
+    for text in ("model failed to load", "worker of instance 0"):
+        server.expect_error(text)
+    client = Client(server)
+    for _ in range(2):
+        with pytest.raises(InferenceServerException):
+            client.ask("hostile", "fine")
+        assert client.ask("does", "fine") == "fine"
