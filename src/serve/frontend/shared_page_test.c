@@ -110,8 +110,8 @@ static void start(struct rig *rig, uint64_t interval_ns, uint64_t memory) {
     struct error err;
     struct net_limits limits = test_limits();
     struct net_budget budget = test_budget();
-    struct test_handler handler = {on_head,
-                                   {.on_disconnect = on_disconnect, .on_end = test_on_end}};
+    struct test_handler handler = {
+        .on_head = on_head, .after_head = {.on_disconnect = on_disconnect, .on_end = test_on_end}};
     *rig = (struct rig){.is_held = false};
     lock_init(&rig->lock);
     lock_cond_init(&rig->cond);
