@@ -336,8 +336,12 @@ static enum status gather_copy(struct infer_request *request, struct tensor *ten
 }
 
 static enum status check_bytes_elements(struct infer_request *request, struct tensor *tensor,
-                                        struct error *err) {
+                                        uint64_t n_checked, struct error *err) {
     uint64_t elements = 0;
+    if (n_checked > 0 && tensor->n_pieces == 1 && shape_elements(tensor->shape, &elements) &&
+        elements == n_checked) {
+        return ST_OK;
+    }
     if (tensor->n_pieces > 1) {
         enum status status = gather_copy(request, tensor, err);
         if (status != ST_OK) {
@@ -355,10 +359,11 @@ static enum status check_bytes_elements(struct infer_request *request, struct te
 }
 
 static enum status check_data(struct infer_request *request, const struct model_spec *model,
-                              struct tensor *tensor, struct error *err) {
+                              struct infer_input *input, struct error *err) {
+    struct tensor *tensor = &input->tensor;
     uint64_t expected;
     if (tensor->datatype == DT_BYTES) {
-        return check_bytes_elements(request, tensor, err);
+        return check_bytes_elements(request, tensor, input->n_checked, err);
     }
     if (!shape_bytes(tensor->shape, tensor->datatype, &expected)) {
         return invalid_shape_error(tensor, err);
@@ -373,7 +378,8 @@ static enum status check_data(struct infer_request *request, const struct model_
                          quote_name_single(model->name, model_name), expected, tensor->n_bytes,
                          shape_print(tensor->shape, shape), datatype_name(tensor->datatype));
     }
-    return tensor->datatype == DT_BOOL ? check_bools(tensor, err) : ST_OK;
+    return tensor->datatype == DT_BOOL && input->n_checked != expected ? check_bools(tensor, err)
+                                                                       : ST_OK;
 }
 
 /* ---- the request ----------------------------------------------------------------------------- */
@@ -407,7 +413,7 @@ enum status infer_check(struct infer_request *request, const struct model_spec *
             status = check_shape(request, i, model, err);
         }
         if (status == ST_OK) {
-            status = check_data(request, model, &input->tensor, err);
+            status = check_data(request, model, input, err);
         }
     }
     return status;

@@ -24,6 +24,9 @@ struct infer_input {
     struct params params;
     struct infer_region region; /* the frontend copies it before infer_check sees the tensor */
     size_t spec;                /* index among the model's inputs; set by infer_check */
+    /* BYTES and BOOL: the server has checked this many elements of the tensor, which infer_check
+     * then does not look at again if it has as many. 0: none */
+    uint64_t n_checked;
 };
 
 struct infer_requested_output { /* an output that the client requested by name */

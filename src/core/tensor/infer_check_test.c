@@ -409,15 +409,44 @@ static void infer_check_rows_match_expected_status(void **state) {
     }
 }
 
-static enum status check_one(struct arena *arena, struct tensor *tensor, struct error *err) {
+static enum status check_again(struct arena *arena, struct tensor *tensor, uint64_t n_checked,
+                               struct error *err) {
     struct tensor_spec spec = {
         .name = tensor->name, .datatype = tensor->datatype, .shape = {one_free, 1}};
     struct model_spec model = {.name = STR("m"), .inputs = &spec, .n_inputs = 1};
-    struct infer_input input = {.tensor = *tensor};
+    struct infer_input input = {.tensor = *tensor, .n_checked = n_checked};
     struct infer_request request = {.arena = arena, .inputs = &input, .n_inputs = 1};
     enum status status = infer_check(&request, &model, err);
     *tensor = input.tensor;
     return status;
+}
+
+static enum status check_one(struct arena *arena, struct tensor *tensor, struct error *err) {
+    return check_again(arena, tensor, 0, err);
+}
+
+/* What was checked is looked at again only where the tensor has another number of elements. */
+static void infer_check_checked_elements_are_trusted(void **state) {
+    static const unsigned char wrong[] = {0, 0, 0, 9};
+    static const enum datatype datatypes[] = {DT_BYTES, DT_BOOL};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        int64_t dims[] = {datatypes[i] == DT_BYTES ? 1 : 4};
+        struct piece piece = {wrong, sizeof(wrong)};
+        struct tensor tensor = {.name = STR("t"),
+                                .datatype = datatypes[i],
+                                .shape = {dims, 1},
+                                .pieces = &piece,
+                                .n_pieces = 1,
+                                .n_bytes = sizeof(wrong)};
+        struct arena *arena = arena_new(NULL, 0);
+        struct error err;
+        uint64_t n = (uint64_t)dims[0];
+        assert_int_equal(check_again(arena, &tensor, 0, &err), ST_BAD_DATA);
+        assert_int_equal(check_again(arena, &tensor, n, &err), ST_OK);
+        assert_int_equal(check_again(arena, &tensor, n + 1, &err), ST_BAD_DATA);
+        arena_free(arena);
+    }
 }
 
 /* One wrong byte at each offset of each length, in one piece and in two. */
@@ -642,6 +671,7 @@ static void infer_check_model_without_tensors(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(infer_check_rows_match_expected_status),
+        cmocka_unit_test(infer_check_checked_elements_are_trusted),
         cmocka_unit_test(infer_check_bool_above_1_is_rejected),
         cmocka_unit_test(infer_check_bytes_split_anywhere_are_checked),
         cmocka_unit_test(infer_check_bytes_out_of_memory_is_reported),

@@ -315,6 +315,16 @@ static bool is_read(const struct step_run *step, const struct held *held) {
     return false;
 }
 
+/* A member's BYTES were checked when it gave them, what the request has when it came. Values of
+ * BOOL that a member gives are not checked. */
+static uint64_t count_checked(const struct value *value) {
+    const struct tensor *tensor = value->tensor;
+    uint64_t n = 0;
+    bool checked =
+        tensor->datatype == DT_BYTES || (tensor->datatype == DT_BOOL && value->held == NULL);
+    return checked && shape_elements(tensor->shape, &n) ? n : 0;
+}
+
 /* Returns: false when out of memory. */
 static bool add_input(struct step_run *step, const struct ensemble_map *entry) {
     struct frame *frame = step->frame;
@@ -325,7 +335,7 @@ static bool add_input(struct step_run *step, const struct ensemble_map *entry) {
         return true; /* the member's input is optional, or the member says that it is missing */
     }
     struct infer_input *input = &step->inputs[step->n_inputs++];
-    *input = (struct infer_input){.tensor = *value->tensor};
+    *input = (struct infer_input){.tensor = *value->tensor, .n_checked = count_checked(value)};
     input->tensor.name = entry->name;
     if (value->held && !is_read(step, value->held)) {
         step->reads[step->n_reads++] = value->held;
