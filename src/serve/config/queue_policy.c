@@ -57,14 +57,14 @@ static enum status read_number_param(struct params params, const char *name, uin
     return ST_OK;
 }
 
-/* The batch delay is at most half of the queue timeout, so that an idle instance still has time to
- * start the request. */
+/* The batch delay is at most half of a queue timeout that refuses the request, so that an idle
+ * instance still has time to start it. */
 static uint64_t batch_wait_end(const struct queue_policy *policy,
                                const struct queue_deadline *queue_deadline, uint64_t now_ns) {
     uint64_t most = policy->max_queue_delay_ns > UINT64_MAX - now_ns
                         ? UINT64_MAX
                         : now_ns + policy->max_queue_delay_ns;
-    uint64_t half = now_ns + (queue_deadline_next_ns(queue_deadline) - now_ns) / 2;
+    uint64_t half = now_ns + (queue_deadline->expires_ns - now_ns) / 2;
     return half < most ? half : most;
 }
 

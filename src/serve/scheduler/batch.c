@@ -89,16 +89,27 @@ uint64_t batch_preferred_size(const struct batch_rules *rules, uint64_t rows) {
     return best;
 }
 
-/* Counts the calls from `head` on that fit into `max_rows`. */
-static struct batch_candidate collect_batch(const struct call *head, uint64_t max_rows, size_t max,
-                                            uint64_t now_ns) {
+static bool is_preferred(const struct batch_rules *rules, uint64_t rows) {
+    return rows > 0 && batch_preferred_size(rules, rows) == rows;
+}
+
+/* The calls from `head` on that fit into a batch. *cut: those of them that are executed without
+ * waiting for more, as their rows are a preferred size or one more call exceeds the largest;
+ * n_calls 0: none. */
+static struct batch_candidate collect_batch(const struct batch_rules *rules,
+                                            const struct call *head, size_t max, uint64_t now_ns,
+                                            struct batch_candidate *cut) {
     struct batch_candidate candidate = {.rows = head->run->backend_request.batch,
                                         .n_calls = 1,
                                         .until_ns = head->run->queue_deadline.batch_wait_until_ns};
+    const uint64_t largest = batch_preferred_size(rules, UINT64_MAX); /* 0: none */
     size_t n_skipped = 0;
     const struct call *call = TAILQ_NEXT(head, run->queue_link);
-    for (; call && candidate.n_calls < max && n_skipped < MAX_SKIPPED_CALLS;
+    *cut = is_preferred(rules, candidate.rows) ? candidate : (struct batch_candidate){.n_calls = 0};
+    for (; call && candidate.n_calls < max && n_skipped < MAX_SKIPPED_CALLS &&
+           (largest == 0 || candidate.rows < largest);
          call = TAILQ_NEXT(call, run->queue_link)) {
+        const uint64_t rows = call->run->backend_request.batch;
         if (queue_deadline_passed(&call->run->queue_deadline, now_ns)) {
             n_skipped++;
             continue;
@@ -110,14 +121,22 @@ static struct batch_candidate collect_batch(const struct call *head, uint64_t ma
             n_skipped++;
             continue;
         }
-        if (call->run->backend_request.batch > max_rows - candidate.rows) {
+        if (largest > 0 && rows > largest - candidate.rows) {
+            *cut = cut->n_calls > 0 ? *cut : candidate;
+            break;
+        }
+        if (rows > rules->max_rows - candidate.rows) {
             candidate.full = true; /* it is the first of the next batch */
             break;
         }
-        candidate.rows += call->run->backend_request.batch;
+        candidate.rows += rows;
         candidate.n_calls++;
+        if (is_preferred(rules, candidate.rows)) {
+            *cut = candidate;
+        }
     }
-    candidate.full = candidate.full || candidate.rows >= max_rows || candidate.n_calls == max;
+    candidate.full = candidate.full || candidate.rows >= rules->max_rows ||
+                     candidate.n_calls == max || (largest > 0 && candidate.rows >= largest);
     return candidate;
 }
 
@@ -129,12 +148,10 @@ struct batch_candidate batch_preview(const struct batch_rules *rules, const stru
                                         .full = true,
                                         .until_ns = now_ns};
     }
-    struct batch_candidate candidate = collect_batch(head, rules->max_rows, max, now_ns);
-    uint64_t size = batch_preferred_size(rules, candidate.rows);
-    if (size >= head->run->backend_request.batch && size > 0) {
-        struct batch_candidate exact = collect_batch(head, size, max, now_ns);
-        exact.full = true;
-        return exact;
+    struct batch_candidate cut, candidate = collect_batch(rules, head, max, now_ns, &cut);
+    if (cut.n_calls > 0) {
+        cut.full = true;
+        return cut;
     }
     return candidate;
 }

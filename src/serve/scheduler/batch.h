@@ -23,7 +23,8 @@ struct batch_rules {
 struct batch_candidate {
     uint64_t rows;     /* in those calls */
     size_t n_calls;    /* `head` included */
-    bool full;         /* no call can be added, or a preferred size is reached: run it now */
+    bool full;         /* run it now: no call can be added, its rows are a preferred size, or
+                          one more call exceeds the largest of those */
     uint64_t until_ns; /* the earliest batch_wait_until_ns of the calls considered */
 };
 

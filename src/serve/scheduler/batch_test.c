@@ -43,7 +43,7 @@ static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
 
 static void batch_preview_rows_and_limits_by_table(void **state) {
     (void)state;
-    static const uint64_t four_eight[] = {4, 8};
+    static const uint64_t four_eight[] = {4, 8}, two_six[] = {2, 6};
     static const struct {
         int64_t dims[N][2];
         size_t n;
@@ -65,12 +65,36 @@ static void batch_preview_rows_and_limits_by_table(void **state) {
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
          64,
          {4, 4, true, 0}},
-        {{{3, 4}, {3, 4}}, /* 6 rows exceed the preferred 4, which the first request alone does
-                              not reach */
+        {{{3, 4}, {3, 4}}, /* 6 rows are not a preferred size, and may become 8 */
+         2,
+         {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
+         64,
+         {6, 2, false, 0}},
+        {{{3, 4}, {3, 4}, {2, 4}, {1, 4}},
+         4,
+         {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
+         64,
+         {8, 3, true, 0}},
+        {{{3, 4}, {6, 4}}, /* 9 rows exceed the largest: the first does not wait for more */
          2,
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
          64,
          {3, 1, true, 0}},
+        {{{3, 4}, {1, 4}, {6, 4}}, /* 4 is better than nothing */
+         3,
+         {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
+         64,
+         {4, 2, true, 0}},
+        {{{9, 4}, {1, 4}}, /* more than the largest */
+         2,
+         {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
+         64,
+         {9, 1, true, 0}},
+        {{{1, 4}, {3, 4}},
+         2,
+         {.max_rows = 8, .preferred = two_six, .n_preferred = 2},
+         64,
+         {4, 2, false, 0}},
         {{{1, 4}, {1, 4}, {1, 4}},
          3,
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},

@@ -339,6 +339,7 @@ bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call) {
         priority_queue_remove(&scheduler->queue, call);
         call->run->queue_deadline.deprioritized = true;
         priority_queue_add(&scheduler->queue, call);
+        lock_cond_signal(&scheduler->work); /* those before it may have a preferred size now */
     }
     lock_release(&scheduler->lock);
     return queued;
