@@ -323,6 +323,25 @@ def test_health_watch_over_load_and_drain(start_server, repositories):
         assert server.wait_exit() == 0
 
 
+def test_connection_that_comes_during_drain_is_served(start_server, repositories):
+    """A client that is told at once to go connects again for the same call, without end."""
+    server = start_server("--model-repository", repositories("default"), "--drain-timeout", "10m",
+                          grpc=("127.0.0.1:0",))
+    answers = queue.Queue()
+    made = make_input("INPUT0", "FP32", numpy.zeros(1, numpy.float32))
+    with triton.InferenceServerClient(server.grpc_address) as busy:
+        busy.start_stream(lambda result, error: answers.put((result, error)))
+        busy.async_stream_infer("id_fp32", [made])
+        assert answers.get(timeout=60)[1] is None
+        server.signal()
+        server.wait_for(lambda: "draining" in server.log_text(), "the signal's effect")
+        with triton.InferenceServerClient(server.grpc_address) as late:
+            assert late.infer("id_fp32", [made], client_timeout=60).as_numpy("OUTPUT0").shape == (1,)
+            assert late.is_server_live(client_timeout=60)
+        busy.stop_stream()
+    assert server.wait_exit() == 0
+
+
 def test_reflection(client_server):
     from google.protobuf.descriptor_pool import DescriptorPool
     from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (

@@ -203,7 +203,9 @@ static bool open_session(struct grpc_conn *conn) {
     return true;
 }
 
-/* In steps, between which the connection's turn may end. */
+/* In steps, between which the connection's turn may end. A connection that comes while the server
+ * drains is told so once it has had a call: a client that hears it before connects again at once,
+ * for the same call, without end. */
 static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     bool opened = open_session(conn);
@@ -212,7 +214,8 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     *data = str_make(data->ptr + n, data->len - n);
     if (opened) {
         grpc_session_receive(&conn->session, step);
-        if (server_worker_is_draining(net_conn->server_worker)) {
+        if (server_worker_is_draining(net_conn->server_worker) &&
+            grpc_session_had_call(&conn->session)) {
             grpc_session_drain(&conn->session);
         }
     }
@@ -289,7 +292,7 @@ static void on_drain(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     if (conn->session_opened) {
         grpc_session_drain(&conn->session);
-    } /* else the notice is sent with its first bytes */
+    } /* else the notice is sent with its first call */
 }
 
 /* A call whose header block is not complete is not open yet. */

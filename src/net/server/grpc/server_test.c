@@ -329,7 +329,7 @@ static void server_drain_finishes_open_calls(void **state) {
     client_end(&busy->client, call);
     live_until_ended(busy);
     assert_string_equal(call->grpc_status, "0");
-    /* A connection that was silent gets the notice with its first bytes; its call is served. */
+    /* A connection that was silent gets the notice with its first call, which is served. */
     struct client_call *late = client_unary(&mute->client, "/t.T/Echo", STR("late"));
     live_until_ended(mute);
     assert_echo(late, STR("late"));

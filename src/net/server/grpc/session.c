@@ -719,6 +719,10 @@ void grpc_session_ping(struct grpc_session *session) {
     }
 }
 
+bool grpc_session_had_call(const struct grpc_session *session) {
+    return session->h2 && nghttp2_session_get_last_proc_stream_id(session->h2) > 0;
+}
+
 bool grpc_session_wants_input(const struct grpc_session *session) {
     return session->h2 && !session->terminating &&
            !(session->write_batch.writing &&

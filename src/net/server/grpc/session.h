@@ -284,6 +284,8 @@ void grpc_session_ping(struct grpc_session *session);
 void grpc_session_reject(struct grpc_session *session, const struct error *err);
 /* Ends the connection with an HTTP/2 error code. Callable anywhere. */
 void grpc_session_fail(struct grpc_session *session, uint32_t code, const char *why);
+/* Returns: whether the client has begun a call on this connection. */
+bool grpc_session_had_call(const struct grpc_session *session);
 /* Returns: whether to read. Not while the peer does not read responses. */
 bool grpc_session_wants_input(const struct grpc_session *session);
 /* Returns: whether output is pending. */
