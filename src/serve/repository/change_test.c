@@ -322,7 +322,7 @@ static void repository_load_that_server_cannot_carry_out_is_not_ready(void **sta
     add(&served, "r/a/1/model.fake", "busy");
     make(&served, REPOSITORY_EXPLICIT, NULL);
     assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_NOT_READY);
-    assert_string_equal(served.err.text, "failed to load 'a': version 1: no more threads");
+    assert_string_equal(served.err.text, "load failed for model 'a': version 1: no more threads");
     add(&served, "r/a/1/model.fake", "one");
     assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
     end(&served);

@@ -391,6 +391,7 @@ static void run_load(struct repository *repository, struct job *job, struct erro
     if (st == ST_OK && !unchanged && wait_for_members(repository, job)) {
         return;
     }
+    bool is_unreadable = job->model && job->model->error.status != ST_OK; /* its configuration */
     if (job->model) {
         job->override.directory.path = NULL; /* the model's */
         st = load_model(repository, &job->model, job->occasion, err);
@@ -402,9 +403,11 @@ static void run_load(struct repository *repository, struct job *job, struct erro
         st == ST_OK || st == ST_IO || st == ST_UNKNOWN_MODEL || st == ST_UNKNOWN_VERSION;
     if (!complete && job->occasion == LOAD_REQUESTED) {
         char name[QUOTED_NAME_BYTES]; /* as the reference server's begin: clients compare them */
-        bool files = st == ST_BAD_CONFIG || st == ST_BAD_FIELD;
-        error_prefix(err, "failed to load %s%s", quote_name_single(job->name, name),
-                     files ? ", failed to poll from model repository" : "");
+        error_prefix(err,
+                     is_unreadable || st == ST_BAD_CONFIG || st == ST_BAD_FIELD
+                         ? "failed to load %s, failed to poll from model repository"
+                         : "load failed for model %s",
+                     quote_name_single(job->name, name));
     }
 }
 
