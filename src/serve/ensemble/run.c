@@ -426,13 +426,14 @@ static bool make_params(const struct step_run *step, struct params *out) {
     return items != NULL;
 }
 
-/* The error is one of the step's. */
+/* The error is one of the step's. Clients compare how the text begins with the reference
+ * server's. */
 static void fail_at(struct run *run, size_t index, const struct error *why) {
-    struct error err = *why;
+    struct error err;
     char ensemble[QUOTED_NAME_BYTES], model[QUOTED_NAME_BYTES];
-    error_prefix(&err, "in ensemble %s, step %zu (model %s)",
-                 quote_name(run->ensemble->spec->name, ensemble), index,
-                 quote_name(step_at(run, index)->model, model));
+    error_set(&err, why->status, "in ensemble %s, %s (step %zu, model %s)",
+              quote_name_single(run->ensemble->spec->name, ensemble), why->text, index,
+              quote_name(step_at(run, index)->model, model));
     fail(run, &err);
 }
 
@@ -716,21 +717,16 @@ static enum status fill_output(struct frame *frame, size_t i, struct tensor *to,
     const struct ensemble *ensemble = run->ensemble;
     size_t output = ensemble_call_output(run->call, i);
     const struct tensor_spec *spec = &ensemble->spec->outputs[output];
-    const struct model_config_tensor *config = &ensemble->config->outputs[output];
     const struct value *value = &frame->values[ensemble->output_tensors[output]];
     struct shape shape;
     *to = *value->tensor;
     to->name = spec->name;
     bool batches = ensemble->spec->max_batch_size > 0;
-    if (!config->has_reshape && !adapt_shape(value, spec->shape, batches, frame->arena, &shape)) {
+    if (!adapt_shape(value, ensemble_call_inner_shape(run->call, output), batches, frame->arena,
+                     &shape)) {
         return error_no_memory(err, "the ensemble's answer");
     }
-    if (config->has_reshape) {
-        return ensemble_call_shape(run->call, output, value->tensor->shape, frame->arena,
-                                   &to->shape, err);
-    }
-    to->shape = shape;
-    return ST_OK;
+    return ensemble_call_shape(run->call, output, shape, frame->arena, &to->shape, err);
 }
 
 /* As Triton's ensembles, the response names the sequence of the step that made the outputs. */

@@ -26,6 +26,12 @@ size_t ensemble_call_output(const struct call *call, size_t i) {
     return call->run->backend_request.wanted[i];
 }
 
+struct shape ensemble_call_inner_shape(const struct call *call, size_t output) {
+    const struct model_plan *plan = &call->run->version->plan;
+    return plan->outputs[output].reshaped ? plan->outputs[output].reshape
+                                          : plan->spec.outputs[output].shape;
+}
+
 enum status ensemble_call_shape(const struct call *call, size_t output, struct shape given,
                                 struct arena *arena, struct shape *out, struct error *err) {
     const struct model_plan *plan = &call->run->version->plan;

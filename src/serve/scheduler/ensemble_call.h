@@ -39,6 +39,9 @@ const sluice_request *ensemble_call_request(const struct call *call);
 /* Returns: the index of the ensemble's output that is the response's output `i`, of
  * request.n_wanted. */
 size_t ensemble_call_output(const struct call *call, size_t i);
+/* Returns: the shape that the members make of that output, with the batch dimension where the
+ * ensemble has one: that of `reshape`, or the one that clients see. */
+struct shape ensemble_call_inner_shape(const struct call *call, size_t output);
 /* The shape that clients see of an output that has shape `given`; memory is in `arena`. Returns:
  * ST_BACKEND_FAILED where a reshape does not fit; ST_NO_MEMORY. */
 enum status ensemble_call_shape(const struct call *call, size_t output, struct shape given,

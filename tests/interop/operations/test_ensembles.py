@@ -167,15 +167,45 @@ def test_members_that_batch_and_members_that_do_not(start):
         write_ensemble(folder, "flat", ensemble(
             tensor("input", "IN") + tensor("output", "OUT"),
             step("double", {"x": "IN"}, {"y": "OUT"}), max_batch_size=0))
+        square = {"dims": "2, 2", "more": "reshape { shape: [ 4 ] }"}
+        write_ensemble(folder, "square", ensemble(
+            tensor("input", "IN", **square) + tensor("output", "OUT", **square),
+            step("double", {"x": "IN"}, {"y": "OUT"}), max_batch_size=0))
 
     live = start(write)
+    square = ROW[0].reshape(2, 2)
+    assert numpy.array_equal(live.infer("square", {"IN": square})["OUT"], square * 2)
     rows = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
     assert numpy.array_equal(live.infer("narrow", {"IN": ROW})["OUT"], ROW * 2)
     assert numpy.array_equal(live.infer("wide", {"IN": rows})["OUT"], rows * 2)
     assert numpy.array_equal(live.infer("flat", {"IN": ROW[0]})["OUT"], ROW[0] * 2)
     refused = live.refusal("narrow", {"IN": rows})
-    assert 'in ensemble "narrow", step 0 (model "single"): input "INPUT0": expected shape [4]' in \
+    assert "in ensemble 'narrow', input \"INPUT0\": expected shape [4]" in \
         refused.message()
+
+
+def test_outputs_have_the_labels_of_the_member_that_makes_them(start):
+    def write(folder):
+        for name in ("labelled", "others"):
+            Identity(name, [("FP32", [4])]).write(folder)
+            config = folder / name / "config.pbtxt"
+            config.write_text(config.read_text().replace('"OUTPUT0"', '"OUTPUT0" label_filename: "labels"'))
+            (folder / name / "labels").write_text("".join(f"{name}{i}\n" for i in range(4)))
+        ends = tensor("input", "IN") + tensor("output", "OUT")
+        (folder / "own").mkdir()
+        (folder / "own" / "mine").write_text("a\nb\nc\nd\n")
+        steps = (step("others", {"INPUT0": "IN"}, {"OUTPUT0": "mid"}),
+                 step("labelled", {"INPUT0": "mid"}, {"OUTPUT0": "OUT"}))
+        write_ensemble(folder, "inherits", ensemble(ends, *steps, max_batch_size=0))
+        write_ensemble(folder, "own", ensemble(
+            tensor("input", "IN") + tensor("output", "OUT", more='label_filename: "mine"'), *steps, max_batch_size=0))
+
+    live = start(write)
+    given = triton_http.InferInput("IN", [4], "FP32").set_data_from_numpy(numpy.array([1, 4, 3, 2], numpy.float32))
+    for name, labels in (("inherits", ("labelled1", "labelled2")), ("own", ("b", "c"))):
+        wanted = triton_http.InferRequestedOutput("OUT", class_count=2)
+        got = live.http.infer(name, [given], outputs=[wanted]).as_numpy("OUT")
+        assert [text.decode().split(":")[2] for text in got.flatten()] == list(labels), (name, got)
 
 
 def test_optional_inputs_may_be_left_out(start):
@@ -265,7 +295,7 @@ def test_error_after_some_responses_ends_the_stream(start):
     live = start(write_streaming)
     got = stream(live, "flow", {"IN": ROW}, parameters={"responses": 5, "fail_at": 3})
     assert isinstance(got[-1], InferenceServerException)
-    assert 'in ensemble "flow", step 1 (model "many"): ' in got[-1].message()
+    assert "in ensemble 'flow', " in got[-1].message()
     assert len(got) <= 3
     live.server.wait_for(lambda: numpy.array_equal(live.infer("chain", {"IN": ROW})["OUT"], ROW * 2 + 1),
                          "a good request")
@@ -326,7 +356,7 @@ def test_timeout_and_failure_of_a_member_name_its_step(start):
 
     live = start(write)
     refused = live.refusal("fails")
-    assert refused.message().endswith('in ensemble "fails", step 0 (model "broken"): out of ink')
+    assert refused.message().endswith('in ensemble \'fails\', out of ink (step 0, model "broken")')
     with http1.connect(live.server.address) as busy:
         body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 4],
                                        "data": [1, 2, 3, 4]}]})
@@ -335,7 +365,7 @@ def test_timeout_and_failure_of_a_member_name_its_step(start):
         metrics.wait_until(live.server.address,
                            lambda numbers: metrics.others_in_flight(numbers) > 0, "the member is busy")
         refused = live.refusal("wait", timeout=1000)  # the parameter: microseconds in a queue
-    assert 'in ensemble "wait", step 0 (model "slow"): the request waited 1000 us' in refused.message()
+    assert "in ensemble 'wait', Request timeout expired: the request waited 1000 us" in refused.message()
     assert live.statistics("fails")["inference_stats"]["fail"]["count"] == 1
 
 
