@@ -69,6 +69,7 @@ static void name_list_add(struct name_list *list, struct str name) {
     list->len += strlen(text);
 }
 
+/* Clients compare how this text begins with the reference server's. */
 static enum status unknown_tensor(const struct model_spec *model, const char *kind, struct str name,
                                   const struct tensor_spec *specs, size_t n, struct error *err) {
     char quoted[QUOTED_NAME_BYTES], model_name[QUOTED_NAME_BYTES];
@@ -76,8 +77,9 @@ static enum status unknown_tensor(const struct model_spec *model, const char *ki
     for (size_t i = 0; i < n; i++) {
         name_list_add(&list, specs[i].name);
     }
-    return error_set(err, ST_BAD_INPUTS, "unknown %s %s; model %s has %s%s%s%s%s", kind,
-                     quote_name(name, quoted), quote_name(model->name, model_name),
+    return error_set(err, ST_BAD_INPUTS,
+                     "unexpected inference %s %s for model %s, which has %s%s%s%s%s", kind,
+                     quote_name_single(name, quoted), quote_name_single(model->name, model_name),
                      n == 0 ? "no " : "", kind, plural_s(n), n == 0 ? "" : " ", list.text);
 }
 

@@ -126,7 +126,7 @@ static const struct row rows[] = {
     {&batching,
      {{"X", DT_FP32, {1, 16}, 2, 64}},
      {0},
-     "unknown input \"X\"; model \"batching\" has inputs \"x\", \"mask\"",
+     "unexpected inference input 'X' for model 'batching', which has inputs \"x\", \"mask\"",
      ST_BAD_INPUTS,
      0},
     {&batching,
@@ -138,7 +138,7 @@ static const struct row rows[] = {
     {&batching,
      {{"x", DT_FP32, {1, 16}, 2, 64}},
      {"y", "w"},
-     "unknown output \"w\"; model \"batching\" has outputs \"y\", \"z\"",
+     "unexpected inference output 'w' for model 'batching', which has outputs \"y\", \"z\"",
      ST_BAD_INPUTS,
      0},
     {&batching,
@@ -644,10 +644,12 @@ static void infer_check_hostile_name_is_cut_in_error(void **state) {
     struct infer_input input = {.tensor = {.name = {name, 65536}, .datatype = DT_FP32}};
     struct infer_request request = {.inputs = &input, .n_inputs = 1};
     assert_int_equal(infer_check(&request, &batching, &err), ST_BAD_INPUTS);
-    assert_non_null(strstr(err.text, "nnn…\"; model \"batching\" has inputs \"x\", \"mask\""));
+    assert_non_null(
+        strstr(err.text, "nnn…' for model 'batching', which has inputs \"x\", \"mask\""));
     input.tensor.name = STR("x\0\r\n\xff");
     assert_int_equal(infer_check(&request, &batching, &err), ST_BAD_INPUTS);
-    assert_ptr_equal(strstr(err.text, "unknown input \"x????\"; model"), err.text);
+    assert_ptr_equal(strstr(err.text, "unexpected inference input 'x\?\?\?\?' for model"),
+                     err.text);
     free(name);
 }
 
@@ -662,10 +664,12 @@ static void infer_check_model_without_tensors(void **state) {
     assert_int_equal(request.batch, 1);
     request.n_wanted = 1;
     assert_int_equal(infer_check(&request, &model, &err), ST_BAD_INPUTS);
-    assert_string_equal(err.text, "unknown output \"y\"; model \"none\" has no outputs");
+    assert_string_equal(err.text,
+                        "unexpected inference output 'y' for model 'none', which has no outputs");
     request.n_inputs = 1;
     assert_int_equal(infer_check(&request, &model, &err), ST_BAD_INPUTS);
-    assert_string_equal(err.text, "unknown input \"x\"; model \"none\" has no inputs");
+    assert_string_equal(err.text,
+                        "unexpected inference input 'x' for model 'none', which has no inputs");
 }
 
 int main(void) {

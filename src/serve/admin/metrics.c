@@ -131,7 +131,7 @@ static const struct column {
     enum metric_family family;
     size_t member; /* an uint64_t of struct model_statistics */
     uint64_t divisor;
-    bool only_cached; /* only versions with a response cache have it */
+    bool only_cached; /* only versions with a response cache have it; without any, it is left out */
 } COLUMNS[] = {
     {METRIC_FAMILY_SUCCESS, MEMBER(success.count), 1, false},
     {METRIC_FAMILY_INFERENCES, MEMBER(n_inferences), 1, false},
@@ -151,8 +151,20 @@ static const struct column {
     {METRIC_FAMILY_MODEL_BUSY, MEMBER(n_busy), 1, false},
 };
 
+static bool any_caches(const struct table *table) {
+    for (size_t i = 0; i < table->n; i++) {
+        if (table->rows[i].statistics.caches) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void print_column(struct metric_text *text, const struct table *table,
                          const struct column *column) {
+    if (column->only_cached && !any_caches(table)) {
+        return; /* clients look for the name, which the head would have */
+    }
     metric_family_begin(text, column->family);
     for (size_t i = 0; i < table->n; i++) {
         const char *statistics = (const char *)&table->rows[i].statistics;
@@ -165,15 +177,18 @@ static void print_column(struct metric_text *text, const struct table *table,
     }
 }
 
+/* The labels are in the reference server's order: clients search for the text. */
 static void print_failures(struct metric_text *text, const struct table *table) {
     metric_family_begin(text, METRIC_FAMILY_FAILURE);
     for (size_t i = 0; i < table->n; i++) {
+        const struct model_spec *spec = model_version_spec(table->rows[i].version);
         for (int j = 0; j < STATISTICS_REASONS; j++) {
             const char *reason = statistics_reason_name((enum statistics_reason)j);
             struct buf labels;
             buf_init(&labels, text->out->arena, table->rows[i].labels.len + 32);
-            buf_add_str(&labels, table->rows[i].labels);
+            metric_label_add(&labels, "model", spec->name);
             metric_label_add(&labels, "reason", str_of(reason));
+            metric_label_add(&labels, "version", spec->version_text);
             metric_text_u64(text, buf_str(&labels), table->rows[i].statistics.failed[j]);
         }
     }
@@ -256,6 +271,18 @@ static uint64_t member_of(const struct row *row, size_t member) {
     return value;
 }
 
+static bool applies_to(const struct summary *summary, const struct row *row) {
+    return row->statistics.caches ? summary->with_cache : summary->without_cache;
+}
+
+static bool applies_to_any(const struct summary *summary, const struct table *table) {
+    bool any = table->n == 0 && summary->without_cache;
+    for (size_t i = 0; i < table->n && !any; i++) {
+        any = applies_to(summary, &table->rows[i]);
+    }
+    return any;
+}
+
 static void print_summary(struct metric_text *text, const struct table *table,
                           const struct summary *summary, const struct latency_options *options) {
     uint64_t now_ns = clock_now_ns();
@@ -263,7 +290,7 @@ static void print_summary(struct metric_text *text, const struct table *table,
     for (size_t i = 0; i < table->n; i++) {
         const struct row *row = &table->rows[i];
         uint64_t counts[LATENCY_BUCKETS] = {0};
-        if (!(row->statistics.caches ? summary->with_cache : summary->without_cache)) {
+        if (!applies_to(summary, row)) {
             continue;
         }
         model_version_latencies(row->version, summary->kind, now_ns, counts);
@@ -282,7 +309,9 @@ static void print_latencies(struct metric_text *text, const struct table *table,
         print_first_responses(text, table);
     }
     for (size_t i = 0; options->has_summaries && i < sizeof(SUMMARIES) / sizeof(*SUMMARIES); i++) {
-        print_summary(text, table, &SUMMARIES[i], options);
+        if (applies_to_any(&SUMMARIES[i], table)) {
+            print_summary(text, table, &SUMMARIES[i], options);
+        }
     }
 }
 

@@ -205,7 +205,10 @@ enum status shm_register_region(struct shm_registry *registry,
         return error_set(err, ST_BAD_FIELD, "expected a name for the region");
     }
     if (spec->n_bytes == 0) {
-        return error_set(err, ST_BAD_FIELD, "byte_size: expected at least 1");
+        return error_set(
+            err, ST_BAD_FIELD,
+            "failed to register shared memory region: invalid args: byte_size: expected at "
+            "least 1");
     }
     enum status st = check_key(registry, key, err);
     if (st == ST_OK) {
@@ -306,16 +309,16 @@ static enum status find_region(struct shm_registry *registry, const char *kind, 
         return error_set(err, ST_NOT_FOUND, "%s %s: no such shared memory region", kind,
                          quote_name(tensor, name));
     }
-    uint64_t n_bytes = (*out)->spec.n_bytes;
-    if (range->offset >= n_bytes || __builtin_add_overflow(range->offset, range->n_bytes, &end) ||
+    const uint64_t n_bytes = (*out)->spec.n_bytes;
+    const bool begins_outside = range->offset >= n_bytes;
+    if (begins_outside || __builtin_add_overflow(range->offset, range->n_bytes, &end) ||
         end > n_bytes) {
         region_unref(*out);
         *out = NULL;
-        return error_set(
-            err, ST_BAD_SHAPE,
-            "Invalid offset + byte size for shared memory region: %s %s: shared_memory_offset and "
-            "shared_memory_byte_size exceed the size of the region",
-            kind, quote_name(tensor, name));
+        return error_set(err, ST_BAD_SHAPE,
+                         "Invalid offset%s for shared memory region: %s %s: shared_memory_offset "
+                         "and shared_memory_byte_size exceed the size of the region",
+                         begins_outside ? "" : " + byte size", kind, quote_name(tensor, name));
     }
     return ST_OK;
 }

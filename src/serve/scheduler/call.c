@@ -406,7 +406,8 @@ void call_expire(struct call *call) {
     } else {
         error_set(
             err, ST_QUEUE_TIMEOUT,
-            "the request waited %llu us for an instance of model %s: queue timeout (its "
+            "Request timeout expired: the request waited %llu us for an instance of model %s: "
+            "queue timeout (its "
             "parameter timeout, or default_timeout_microseconds in the model's configuration)",
             (unsigned long long)waited_us, name);
         reject_queued(call, METRIC_DROPPED_QUEUE_TIMEOUT);

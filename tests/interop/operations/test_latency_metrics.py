@@ -43,6 +43,7 @@ def test_defaults_are_counters_alone(start):
     numbers, text = metrics.read(server.address), page(server)
     assert all(name + LABELS in numbers for name in COUNTERS)
     assert "summary_us" not in text and FIRST not in text
+    assert "nv_cache_" not in text  # of models with a response cache, and there is none
 
 
 def test_counters_of_times_can_be_left_out(start):

@@ -117,11 +117,16 @@ def test_metrics_labels_are_escaped(start_server, tmp_path):
     assert AWKWARD in [one["name"] for one in load(running)["models"]]
 
 
-def test_metrics_each_name_is_documented(fresh):
+def test_metrics_each_name_is_documented(start_server, tmp_path):
+    Identity("cached", [("FP32", [-1])], more="response_cache { enable: true }\n").write(str(tmp_path / "models"))
+    Identity("other", [("FP32", [-1])]).write(str(tmp_path / "models"))
+    running = start_server("--model-repository", tmp_path / "models", "--cache-size", "1MiB",
+                           "--metrics-config", "histogram_latencies=true", "--metrics-config", "summary_latencies=true",
+                           metrics_at="127.0.0.1:0")
     with open(os.path.join(server.ROOT, "docs", "observability.md"), encoding="utf-8") as file:
         explained = set(re.findall(r"`((?:nv|sluice|process)_[a-z_]+)[`{]", file.read()))
     explained = {name for name in explained if not name.startswith("sluice_pick_")}  # test_pick_lifecycle.py
-    names = set(Page(fresh.metrics_address).families)
+    names = set(Page(running.metrics_address).families)
     assert names - explained == set() and explained - names == set()
 
 
