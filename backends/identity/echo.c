@@ -141,14 +141,23 @@ static int all_cancelled(const sluice_host *host, const sluice_request *const *r
     return 1;
 }
 
-/* Real time, not host->now_ns, which tests may replace. */
+static uint64_t monotonic_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* Real time, not host->now_ns, which tests may replace. A slice may last longer on a busy machine:
+ * the whole does not. */
 static void wait_for(const sluice_host *host, uint64_t delay_us,
                      const sluice_request *const *requests, size_t n) {
-    while (delay_us > 0 && !all_cancelled(host, requests, n)) {
-        uint64_t slice_us = delay_us < SLICE_US ? delay_us : SLICE_US;
-        struct timespec slice = {.tv_nsec = (long)(slice_us * 1000)};
+    uint64_t now_us = delay_us > 0 ? monotonic_us() : 0, until_us = now_us + delay_us;
+    while (now_us < until_us && !all_cancelled(host, requests, n)) {
+        uint64_t left_us = until_us - now_us;
+        struct timespec slice = {.tv_nsec =
+                                     (long)((left_us < SLICE_US ? left_us : SLICE_US) * 1000)};
         nanosleep(&slice, NULL);
-        delay_us -= slice_us;
+        now_us = monotonic_us();
     }
 }
 
