@@ -4,13 +4,37 @@ The files are written to be started as programs, with imports relative to the wo
 that each case is reported by itself. A line of the report is a JSON object: {"started": CASE}, or {"case": CASE,
 "outcome": "passed", "failed" or "skipped", "text": the end of the traceback}. Without cases: {"listed": CASE} for each that
 the file has, and none is run."""
+import atexit
 import importlib.util
 import json
 import pathlib
 import sys
 import unittest
 
+import tritonclient.utils.shared_memory
+
 TEXT_BYTES = 2000
+
+
+def own_regions():
+    """Lets a test begin with new shared memory objects, whatever a run that was killed has left under their keys, and
+    removes them at the end."""
+    create = tritonclient.utils.shared_memory.create_shared_memory_region
+    made = set()
+
+    def create_new(name, key, *args, **kwargs):
+        path = pathlib.Path('/dev/shm') / key.lstrip('/')
+        if path not in made:
+            path.unlink(missing_ok=True)
+            made.add(path)
+        return create(name, key, *args, **kwargs)
+
+    def remove():
+        for path in made:
+            path.unlink(missing_ok=True)
+
+    tritonclient.utils.shared_memory.create_shared_memory_region = create_new
+    atexit.register(remove)
 
 
 def name_of(test):
@@ -68,6 +92,7 @@ class Report(unittest.TestResult):
 def main():
     path, report, wanted = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     sys.argv = [str(path)]
+    own_regions()
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)

@@ -6,6 +6,19 @@ TOO_LARGE = '413 here for what is larger than a limit; Triton has 400'
 NO_CHUNK_LIMIT = 'no limit of the number of chunks: memory does not depend on how a body is cut'
 FIRST_INPUT = 'the first wrong input is named and all of its elements are counted; Triton names the last and stops counting'
 NOT_REPEATED = 'errors about shared memory repeat no name and no key, which could be those of another client'
+WHOLE_NUMBER = 'a number beyond 2^63-1 is refused where it is read, with the path of its field'
+OTHER_SHAPES = ('requests of other shapes, or with other inputs, do not end the wait of a batch: with Triton each ends it, and '
+                'mixed requests are executed one by one')
+HALF_TIMEOUT = ('a request that would time out while it waits for its batch is executed after half of its timeout; Triton lets '
+                'it wait, and refuses it')
+LATE_REQUESTS = 'requests that still come while the server drains are answered; Triton refuses connections'
+OTHER_VERSIONS = "a version that fails to load leaves the model's other versions serving; Triton serves none of them"
+
+# Cases that measure response times: suite: {case: what a failure says that is the machine's, busy with other programs}. What
+# is wrong in a queue is late by its delay, ten seconds.
+LATE = r'expected less than \d+ms response time, got \d{1,4} ms'
+TIMED = {'L0_model_queue': {f'ModelQueueTest.test_{case}': LATE for case in (
+    'max_queue_size', 'policy_delay', 'priority_levels')}}
 
 # Suite: {case, or "label case" where the suite has labels: reason}
 DIFFERENCES = {
@@ -34,15 +47,53 @@ DIFFERENCES = {
     'L0_trace': {
         'TraceEndpointTest.test_grpc_update_settings': 'the trace file is refused before the model is looked up',
     },
-    'L0_implicit_state': {
-        'ImplicitStateTest.test_request_output_not_allowed':
-            'an output that a model does not have is refused in other words, with the outputs that it has',
+    'L0_grpc': {
+        'TestGrpcAioClient.test_register_cuda_shared_memory': 'CUDA memory: UNIMPLEMENTED says that no region can be registered',
+        'TestGrpcAioClient.test_register_system_shared_memory': NOT_REPEATED,
+    },
+    'L0_batcher': {
+        f'shapes BatcherTest.test_multi_batch_{case}': OTHER_SHAPES for case in (
+            'different_shape', 'not_preferred_different_shape', 'preferred_different_shape')
+    },
+    'L0_optional_input': {
+        f'OptionalInputTest.test_{case}': OTHER_SHAPES for case in (
+            'optional_mix_inputs', 'optional_mix_inputs_2', 'ensemble_optional_mix_inputs', 'ensemble_optional_mix_inputs_2')
+    },
+    'L0_model_queue': {
+        'ModelQueueTest.test_policy_reject': HALF_TIMEOUT,
+        'ModelQueueTest.test_timeout_override': HALF_TIMEOUT,
+        'ModelQueueTest.test_priority_with_policy': HALF_TIMEOUT,
+        'ModelQueueTest.test_max_priority_levels': 'at most 1000 levels of priority: their queues are made when the model is loaded',
+    },
+    'L0_metrics': {
+        'MetricsPendingRequestCountTest.test_default_scheduler':
+            'requests are batched without dynamic_batching, too, so that fewer of them wait',
+    },
+    'L0_lifecycle': {
+        'LifeCycleTest.test_parse_error_modelfail': OTHER_VERSIONS,
+        'LifeCycleTest.test_parse_error_modelfail_nostrict': OTHER_VERSIONS,
+        'LifeCycleTest.test_parse_error_no_model_config':
+            'a model without the configuration that it needs has failed, and --strict-readiness says so; Triton ignores it',
+        'LifeCycleTest.test_dynamic_version_load_unload':
+            'a version whose directory is gone is not found; Triton remembers that it was there',
+        'LifeCycleTest.test_model_reload_fail': 'the reason why instances on a GPU are refused names the line, and what would do',
+        'LifeCycleTest.test_config_override':
+            "a load without `config` returns to the configuration of the files; Triton keeps that of an earlier request",
+        'LifeCycleTest.test_shutdown_dynamic': LATE_REQUESTS,
+        'LifeCycleTest.test_shutdown_ensemble': LATE_REQUESTS,
+        'LifeCycleTest.test_concurrent_same_model_load_unload_stress':
+            'a load that an unload cancels says so, in other words than any of the four that Triton has for it',
+    },
+    'client examples': {
+        'simple_grpc_model_control.py': BAD_REQUEST,
     },
     'L0_server_status': {
         'ServerMetadataTest.test_basic': 'the extension cuda_shared_memory is not announced: no region can be registered',
     },
     'L0_shared_memory': {
-        f'{protocol} SharedMemoryTest.test_{case}': NOT_REPEATED for protocol in ('http', 'grpc') for case in (
-            'register_invalid_shm_key', 'register_reserved_names', 'reregister_after_register')
+        **{f'{protocol} SharedMemoryTest.test_{case}': NOT_REPEATED for protocol in ('http', 'grpc') for case in (
+            'register_invalid_shm_key', 'register_reserved_names', 'reregister_after_register')},
+        'http SharedMemoryTest.test_infer_integer_overflow': WHOLE_NUMBER,
+        'http SharedMemoryTest.test_infer_offset_out_of_bound': WHOLE_NUMBER,
     },
 }

@@ -89,6 +89,7 @@ class Run:
     env: dict = dataclasses.field(default_factory=dict)
     restart: bool = False  # a new server for each case
     live: bool = False  # the server need not become ready
+    attempts: int = 1  # of a case with times that depend on how busy the machine is: it passes if one of them does
     after_start: Callable[[Place], None] | None = None
 
 

@@ -8,6 +8,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -28,6 +29,7 @@ class Results:
         self.differences = differences
         self.counts = collections.defaultdict(collections.Counter)
         self.unexpected = []
+        self.too_slow = []  # cases that measure times on a machine that is busy with other programs
         self.not_run = collections.Counter()
         self.met = collections.Counter()
 
@@ -38,7 +40,11 @@ class Results:
             return
         if reason is not None:
             self.met[suite, case] += 1
-        if outcome == 'passed' and reason is None:
+        late = outcome == 'failed' and re.search(expected.TIMED.get(suite, {}).get(case, '(?!)'), text)
+        if late:
+            self.counts[suite]['too slow'] += 1
+            self.too_slow.append((suite, case, late.group()))
+        elif outcome == 'passed' and reason is None:
             self.counts[suite]['passed'] += 1
         elif outcome == 'failed' and reason is not None:
             self.counts[suite]['differ'] += 1
@@ -48,6 +54,9 @@ class Results:
             self.unexpected.append((suite, case, what))
         why = f' (expected: {reason})' if reason else f': {text.rstrip().splitlines()[-1]}' if text.strip() else ''
         print(f'  {outcome:7} {case}{why}', flush=True)
+
+    def is_listed(self, suite, case):
+        return case in self.differences.get(suite, {})
 
     def skip(self, suite, reason, n=1):
         self.counts[suite]['not run'] += n
@@ -64,12 +73,14 @@ class Results:
     def print(self):
         for suite, case, text in self.unexpected:
             print(f'\nUNEXPECTED {suite} {case}\n{text.rstrip()}')
-        columns = ('passed', 'differ', 'not run', 'unexpected')
+        columns = ('passed', 'differ', 'too slow', 'not run', 'unexpected')
         print(f'\n{"suite":28}' + ''.join(f'{column:>12}' for column in columns))
         for suite, count in self.counts.items():
             print(f'{suite:28}' + ''.join(f'{count[column]:12}' for column in columns))
         totals = sum(self.counts.values(), collections.Counter())
         print(f'{"total":28}' + ''.join(f'{totals[column]:12}' for column in columns))
+        for suite, case, text in self.too_slow:
+            print(f'\ntoo slow, at {os.getloadavg()[0]:.1f} runnable processes on {os.cpu_count()} CPUs: {suite} {case}: {text}')
         if self.not_run:
             print('\nnot run:')
             for (suite, reason), n in self.not_run.items():
@@ -132,26 +143,36 @@ class Runner:
             self.group(run, place, env, label, group)
 
     def group(self, run, place, env, label, cases):
+        """Cases against one server. One that fails is tried again where the run says so."""
+        outcomes = self.attempt(run, place, env, cases)
+        for n in range(1, run.attempts):
+            again = [case for case, (outcome, _) in outcomes.items()
+                     if case in cases and outcome == 'failed' and not self.results.is_listed(run.suite, label + case)]
+            for case in again:
+                print(f'  attempt {n} of {run.attempts} failed: {label}{case}', flush=True)
+            if again:
+                outcomes |= self.attempt(run, place, env, again)
+        for case, (outcome, text) in outcomes.items():
+            self.results.add(run.suite, label + case, outcome, text)
+
+    def attempt(self, run, place, env, cases):
+        """Returns: the outcomes by case, and that of the server's end where it is not as it should be."""
+        outcomes = {}
         run.models(place)
         log = place.dir / f'{run.label or "server"}-{cases[0]}.log'
         server = Server(self.program, run.arguments, place.dir, log)
         try:
             if not server.wait('live' if run.live else 'ready'):
-                for case in cases:
-                    self.results.add(run.suite, label + case, 'failed', f'the server did not start:\n{server.last_lines()}')
-                return
+                return {case: ('failed', f'the server did not start:\n{server.last_lines()}') for case in cases}
             if run.after_start is not None:
                 run.after_start(place)
             left = list(cases)
             while left:  # again from the case behind one that did not end
                 lines, output = self.cases_of(place, run.file, {**env, 'SERVER_PID': str(server.process.pid),
                                                                 'SERVER_LOG': str(log)}, left)
-                outcomes = [line for line in lines if 'case' in line]
-                if not outcomes:
-                    outcomes = [{'case': case, 'outcome': 'failed', 'text': output[-2000:]} for case in left]
-                for line in outcomes:
-                    self.results.add(run.suite, label + line['case'], line['outcome'], line['text'])
-                seen = {line['case'] for line in outcomes}
+                seen = {line['case']: (line['outcome'], line['text']) for line in lines if 'case' in line}
+                seen = seen or {case: ('failed', output[-2000:]) for case in left}
+                outcomes |= seen
                 rest = [case for case in left if case not in seen]
                 if len(rest) == len(left):  # the set-up of a class failed
                     break
@@ -159,8 +180,8 @@ class Runner:
         finally:
             code = server.stop()
             if code != 0:
-                self.results.add(run.suite, f'{label}{cases[0]} (end of the server)', 'failed',
-                                 f'exit code {code}\n{server.last_lines()}')
+                outcomes[f'{cases[0]} (end of the server)'] = 'failed', f'exit code {code}\n{server.last_lines()}'
+        return outcomes
 
     def programs(self, run, place):
         commands = [command for command in run.commands if self.case is None or self.case in command]
@@ -188,7 +209,8 @@ class Runner:
         return ('passed', '') if done.returncode == 0 else ('failed', done.stdout[-1500:])
 
     def wanted(self, suite):
-        return self.only is None or self.only in suite
+        return self.only is None or (suite == self.only if self.only in {run.suite for run in suites.ALL}
+                                     else self.only in suite)
 
     def all(self):
         models.make_all(self.server, self.data)
@@ -213,7 +235,7 @@ def main():
     parser.add_argument('server', type=pathlib.Path)
     parser.add_argument('client', type=pathlib.Path)
     parser.add_argument('--work', type=pathlib.Path, default=pathlib.Path(os.environ['SLUICE_BUILD']) / 'triton-qa')
-    parser.add_argument('--only', help='only suites with this in their name')
+    parser.add_argument('--only', help='only the suite of this name, or those that have it in theirs')
     parser.add_argument('--case', help='only cases with this in their name')
     parser.add_argument('--verbose', action='store_true')
     arguments = parser.parse_args()

@@ -49,7 +49,8 @@ class Server:
     def stop(self):
         """Ends it as test.sh does. Returns the exit code, None if it had to be killed."""
         if self.process.poll() is None:
-            self.process.terminate()
+            if 'draining' not in self.log.read_text(errors='replace'):  # a second signal would cut it short
+                self.process.terminate()
             try:
                 return self.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:

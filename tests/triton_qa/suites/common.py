@@ -5,21 +5,22 @@ import onnx
 
 SERVE = ['--model-repository=models']
 
-PYTHON = 'needs a model in Python, for which there is no backend'
+PYTHON = 'needs a model in Python, which this runner does not set up'
 DELAY_HOOK = "needs TRITONSERVER_DELAY_SCHEDULER, a hook in Triton's scheduler by which it waits for requests"
 CUSTOM = "needs a backend that Triton's build makes for its tests"
 GPU = 'needs a GPU'
 SHARED = {'TEST_SYSTEM_SHARED_MEMORY': '1'}
 
 
-def with_ensembles(place, name, pattern='*'):
-    """The ONNX models of a made repository and the ensembles of them."""
+def with_ensembles(place, name, others=()):
+    """The ONNX models of a made repository and the ensembles of them, and of other frameworks that have stand-ins."""
     models = place.repository()
-    models.add_all(name, f'onnx_{pattern}')
+    models.add_all(name, 'onnx_*')
     for path in models.folder.glob('*bf16*'):  # ONNX Runtime adds no BF16 on a CPU
         shutil.rmtree(path)
     for source in sorted((place.data / 'qa_ensemble_model_repository' / name).iterdir()):
-        if 'libtorch_' not in source.name and 'plan_' not in source.name and 'bf16' not in source.name:
+        known = all(framework in others or f'{framework}_' not in source.name for framework in ('libtorch', 'plan'))
+        if known and 'bf16' not in source.name:
             models.add(source, version_dir=source.name.startswith('nop_'))
     return models
 

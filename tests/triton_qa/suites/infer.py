@@ -1,4 +1,6 @@
 """Values: inference of models of all datatypes and shapes, over HTTP and gRPC, with and without shared memory."""
+import shutil
+
 from plan import NotRun, Run
 from suites.common import (PYTHON, SERVE, SHARED, custom_zero, in_place_of_python, made, stand_in, with_ensembles)
 
@@ -15,7 +17,6 @@ def infer_models(place):
         models.add(place.qa / 'ensemble_models' / name, version_dir=True)
     custom_zero(models, batch=8)
     models.add(place.qa / 'custom_models' / 'custom_zero_1_float32', 'custom_nobatch_zero_1_float32', version_dir=True)
-    models.append('custom_nobatch_zero_1_float32', 'name: "custom_nobatch_zero_1_float32"')
     models.edit('custom_nobatch_zero_1_float32', 'max_batch_size: 1', 'max_batch_size: 0')
     models.edit('custom_nobatch_zero_1_float32', r'dims: \[ 1 \]', 'dims: [ -1, -1 ]')
 
@@ -29,18 +30,33 @@ def reshape_models(place):
         for path in (models.folder / f'custom_{name}' / '1').iterdir():
             path.unlink()
         models.edit(f'custom_{name}', r'(?m)^platform:.*$', 'backend: "identity"')
-    libtorch(models, 'qa_reshape_model_repository')
+    other_frameworks(models, 'qa_reshape_model_repository')
+    # TensorRT's have other shapes than those of ONNX.
+    tensorrt_zero(models, 2, [[1], [8]], [[1, 1, 1], [4, 1, 2]], [[1], [8]])
+    tensorrt_zero(models, 4, [[4, 4], [2], [2, 2, 3], [1]], [[16], [1, 2], [3, 2, 2], [1]],
+                  [[2, 2, 4], [1, 2, 1], [3, 2, 2], [1, 1, 1]])
 
 
-def libtorch(models, repository):
-    """Stand-ins for models of LibTorch, which these tests run without being asked to."""
+def tensorrt_zero(models, count, inputs, seen, outputs):
+    """Stand-ins of the identity backend, which sees the shapes `seen`."""
+    for name, batch in ((f'plan_zero_{count}_float32', 8), (f'plan_nobatch_zero_{count}_float32', 0)):
+        shutil.rmtree(models.folder / name, ignore_errors=True)
+        models.write(name, '\n'.join([f'backend: "identity" max_batch_size: {batch}', *(
+            f'{kind.lower()} {{ name: "{kind}{i}" data_type: TYPE_FP32 dims: {dims[i]} reshape {{ shape: {seen[i]} }} }}'
+            for kind, dims in (('INPUT', inputs), ('OUTPUT', outputs)) for i in range(count))]))
+
+
+def other_frameworks(models, repository):
+    """Stand-ins for models of LibTorch and TensorRT, which these tests run without being asked to."""
     for source in sorted((models.place.data / repository).glob('onnx_*')):
-        if 'bf16' not in source.name:
-            stand_in(models, 'libtorch', source.name.removeprefix('onnx_'), repository)
+        for framework in ('libtorch', 'plan'):
+            if 'bf16' not in source.name:
+                stand_in(models, framework, source.name.removeprefix('onnx_'), repository)
 
 
 def variable_models(place):
-    libtorch(with_ensembles(place, 'qa_variable_model_repository'), 'qa_variable_model_repository')
+    name = 'qa_variable_model_repository'
+    other_frameworks(with_ensembles(place, name, ('plan',)), name)
 
 
 def scalar_models(place):
@@ -61,6 +77,13 @@ def large_models(place):
 
 ONNX = {'BACKENDS': 'onnx', 'TRITON_SERVER_CPU_ONLY': '1'}
 
+NOT_SHARED = {
+    'L0_infer_reshape': {'InferReshapeTest.test_oo1': 'creates fewer bytes of shared memory than it registers'},
+    'L0_infer_variable': {f'InferVariableTest.test_{case}': 'reads classes from a response whose outputs are in shared memory'
+                          for case in ('class_fff', 'class_ffi', 'class_fii', 'class_fil', 'class_fll', 'class_iif',
+                                       'class_iii', 'mix_ffi', 'mix_iif', 'mix_iii')},
+}
+
 SUITES = [
     Run('L0_infer', 'infer_test.py', infer_models, SERVE, env=ONNX),
     Run('L0_infer', 'infer_test.py', infer_models, [*SERVE, '--allow-client-shm=true'], label='shm', env={**ONNX, **SHARED}),
@@ -71,7 +94,8 @@ SUITES = [
         ('L0_infer_variable', 'infer_variable_test.py', variable_models),
     ] for run in [
         Run(suite, file, models, SERVE, env=ONNX),
-        Run(suite, file, models, [*SERVE, '--allow-client-shm=true'], label='shm', env={**ONNX, **SHARED}),
+        Run(suite, file, models, [*SERVE, '--allow-client-shm=true'], label='shm', env={**ONNX, **SHARED}, restart=True,
+            not_run=NOT_SHARED.get(suite, {})),
     ]],
     Run('L0_scalar_io', 'scalar_test.py', scalar_models, SERVE),
     Run('L0_string_io', 'string_client_test.py', string_models, SERVE),

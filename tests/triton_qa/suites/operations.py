@@ -56,6 +56,8 @@ def large_offset_models(place):
     models = place.repository()
     for framework in ('onnx', 'libtorch', 'plan', 'openvino', 'python'):
         stand_in(models, framework, 'int32_int32_int32', libtorch_outputs=True)
+        for version in ('2', '3'):  # these exchange the outputs
+            shutil.rmtree(models.folder / f'{framework}_int32_int32_int32' / version)
 
 
 SHARED_MEMORY = [run for protocol in ('http', 'grpc') for run in (
@@ -98,10 +100,12 @@ POLL = ['--repository-poll-secs=1', '--model-control-mode=poll']
 STATUS = [
     Run('L0_server_status', 'server_status_test.py', status_models, [*POLL, *SERVE], env=VERSION,
         cases=[f'ServerMetadataTest.test_{case}' for case in (
-            'basic', 'unknown_model', 'unknown_model_version', 'model_latest_infer', 'model_specific_infer')]),
+            'basic', 'unknown_model', 'unknown_model_version', 'model_specific_infer')],
+        not_run={'ServerMetadataTest.test_model_latest_infer': 'asks for the platform of a model of TensorRT'}),
     Run('L0_server_status', 'server_status_test.py', status_models, [*POLL, *SERVE], after_start=change_status_models,
         cases=[f'ModelMetadataTest.test_{case}' for case in (
-            'model_versions_deleted', 'model_versions_added', 'infer_stats_no_model_version', 'infer_stats_no_model')]),
+            'model_versions_deleted', 'model_versions_added', 'infer_stats_no_model_version')],
+        not_run={'ModelMetadataTest.test_infer_stats_no_model': 'counts the models of LibTorch and TensorRT'}),
 ]
 
 # L0_logging, L0_trace
@@ -165,7 +169,7 @@ def metrics(cases, arguments, label, env=None):
 
 
 OFF, ON = '--load-model=identity_cache_off', '--load-model=identity_cache_on'
-SUMMARIES, QUANTILES = 'summary_latencies=true', '0.1:0.0.1,0.7:0.01,0.75:0.01'
+SUMMARIES, QUANTILES = 'summary_latencies=true', '0.1:0.001,0.7:0.01,0.75:0.01'  # their first error is misspelt
 CACHE = ['--cache-config', 'local,size=1048576']
 NO_CACHE = 'cache_counters_missing cache_summaries_missing'
 METRICS = [
@@ -181,7 +185,7 @@ METRICS = [
             [OFF, '--metrics-config', SUMMARIES, '--metrics-config', f'summary_quantiles={QUANTILES}'], 'quantiles',
             {'SUMMARY_QUANTILES': QUANTILES}),
     Run('L0_metrics', 'metrics_queue_size_test.py', queue_size_models, SERVE,
-        env={'MAX_BATCH_SIZE': str(MAX_BATCH_SIZE), 'MAX_QUEUE_DELAY_US': str(QUEUE_DELAY_US)}),
+        env={'MAX_BATCH_SIZE': str(MAX_BATCH_SIZE), 'MAX_QUEUE_DELAY_US': str(QUEUE_DELAY_US)}, attempts=5),
     NotRun('L0_metrics', 5, f'pinned memory, use of the CPU beside a model of LibTorch: {GPU}'),
     NotRun('L0_metrics', 4, f'histograms of decoupled ensembles, namespaces: {PYTHON}'),
 ]
@@ -222,7 +226,13 @@ ENSEMBLES = [
         cases=[f'EnsembleTest.test_ensemble_{case}' for case in ('add_sub', 'sequence_flags', 'add_sub_one_output')],
         not_run={'EnsembleTest.test_ensemble_partial_add_sub': PYTHON}),
     NotRun('L0_simple_ensemble', 7, f'ensemble_backpressure_test.py: {PYTHON}'),
-    Run('L0_optional_input', 'optional_input_test.py', optional_models, SERVE, restart=True),
+    Run('L0_optional_input', 'optional_input_test.py', optional_models, SERVE, restart=True, attempts=3,
+        cases=[f'OptionalInputTest.test_{case}' for case in (
+            'all_inputs', 'optional_same_input', 'optional_mix_inputs', 'optional_mix_inputs_2',
+            'ensemble_all_inputs', 'ensemble_optional_same_input', 'ensemble_optional_mix_inputs',
+            'ensemble_optional_mix_inputs_2')],
+        not_run={f'OptionalInputTest.test_ensemble_optional_{case}': f'{PYTHON}, and that answers for an input left out'
+                 for case in ('pipeline', 'connecting_tensor')}),
     *[cache_run(case, 10840) for case in ('top_level_response_cache', 'all_models_cache_enabled',
                                           'composing_model_cache_enabled')],
     cache_run('cache_insertion_failure', 200),

@@ -55,19 +55,19 @@ NO_DELAY = batcher('''test_static_batch_preferred test_static_batch_lt_any_prefe
     test_multi_different_output_order''')
 
 BATCHER = [
-    *[Run('L0_batcher', 'batcher_test.py', models, [*SERVE, *arguments], label=label, cases=NO_DELAY, restart=True,
+    *[Run('L0_batcher', 'batcher_test.py', models, [*SERVE, *arguments], label=label, cases=NO_DELAY, restart=True, attempts=3,
           not_run=dict.fromkeys(DELAYED, DELAY_HOOK) if label == 'fixed' else {},
           env={'BACKENDS': 'onnx', 'BATCHER_TYPE': label.split()[0].upper(), **env})
       for models, name in ((batcher_models, 'fixed'), (variable_batcher_models, 'variable'))
       for label, arguments, env in ((name, [], {}), (f'{name} shm', ['--allow-client-shm=true'], SHARED))],
-    Run('L0_batcher', 'batcher_test.py', variable_batcher_models, SERVE, label='shapes', restart=True,
+    Run('L0_batcher', 'batcher_test.py', variable_batcher_models, SERVE, label='shapes', restart=True, attempts=3,
         cases=batcher('''test_multi_batch_not_preferred_different_shape test_multi_batch_preferred_different_shape
             test_multi_batch_different_shape_allow_ragged test_multi_batch_different_shape'''),
         env={'BACKENDS': 'onnx', 'BATCHER_TYPE': 'VARIABLE'}),
-    Run('L0_batcher', 'batcher_test.py', queue_delay_models(0), SERVE, cases=batcher('test_max_queue_delay_only_default'),
+    Run('L0_batcher', 'batcher_test.py', queue_delay_models(0), SERVE, cases=batcher('test_max_queue_delay_only_default'), attempts=3,
         env={'MAX_QUEUE_DELAY_MICROSECONDS': '0', 'BACKENDS': 'onnx'}),
     Run('L0_batcher', 'batcher_test.py', queue_delay_models(20000), SERVE,
-        cases=batcher('test_max_queue_delay_only_non_default'),
+        cases=batcher('test_max_queue_delay_only_non_default'), attempts=3,
         env={'MAX_QUEUE_DELAY_MICROSECONDS': '20000', 'BACKENDS': 'onnx'}),
 ]
 
@@ -105,7 +105,7 @@ POLICIES = [
         'default_timeout_microseconds: 11000000 } priority_queue_policy { key: 2 value: { timeout_action: REJECT '
         'allow_timeout_override: true default_timeout_microseconds: 11000000 } }')),
 ]
-QUEUES = [Run('L0_model_queue', 'model_queue_test.py', models, SERVE, cases=[f'ModelQueueTest.{case}'])
+QUEUES = [Run('L0_model_queue', 'model_queue_test.py', models, SERVE, cases=[f'ModelQueueTest.{case}'], attempts=4)
           for case, models in POLICIES]
 
 # L0_sequence_batcher, also with implicit state
@@ -154,12 +154,13 @@ SEQUENCES_NOT_RUN = {
 def sequence_env(trial, **more):
     return {'BACKENDS': 'onnx', 'ENSEMBLES': '1', 'NO_BATCHING': '1' if trial == '0' else '0',
             'MODEL_INSTANCES': {'v': '1', '0': '4'}.get(trial, trial),
-            'BATCHER_TYPE': 'VARIABLE' if trial == 'v' else 'FIXED', **more}
+            'BATCHER_TYPE': 'VARIABLE' if trial == 'v' else 'FIXED', 'IMPLICIT_STATE': '0',
+            'INITIAL_STATE_ZERO': '0', 'INITIAL_STATE_FILE': '0', **more}
 
 
 SEQUENCE = [
     Run('L0_sequence_batcher', 'sequence_batcher_test.py', sequence_models(trial), SERVE, label=trial, cases=SEQUENCES,
-        not_run=SEQUENCES_NOT_RUN if trial == '0' else {}, restart=True, env=sequence_env(trial))
+        not_run=SEQUENCES_NOT_RUN if trial == '0' else {}, restart=True, attempts=3, env=sequence_env(trial))
     for trial in ('0', '1', '2', '4', 'v')]
 
 # L0_implicit_state
@@ -246,7 +247,7 @@ CANCELLATION = [
             'test_grpc_async_infer_response_complete_during_cancellation',
             'test_grpc_async_infer_cancellation_before_finish_0', 'test_grpc_async_infer_cancellation_before_finish_1',
             'test_grpc_async_infer_cancellation_before_response_complete_and_process_after_final_response')}),
-    Run('L0_request_cancellation', 'scheduler_test.py', scheduler_models, SERVE),
+    Run('L0_request_cancellation', 'scheduler_test.py', scheduler_models, SERVE, attempts=3),
     NotRun('L0_request_cancellation', 1, 'implicit_state_test.py: a model of LibTorch'),
 ]
 
