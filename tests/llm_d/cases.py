@@ -155,6 +155,9 @@ def text(random, n):
     return found[:n]
 
 
+CHAT = "/v1/chat/completions"
+
+
 def body(prompt, model="m", chat=False, most_tokens=None, picture=False):
     more = {} if most_tokens is None else {"max_tokens": most_tokens}
     if not chat:
@@ -162,4 +165,4 @@ def body(prompt, model="m", chat=False, most_tokens=None, picture=False):
     content = prompt if not picture else [
         {"type": "text", "text": prompt}, {"type": "image_url", "image_url": {"url": "https://pictures.example/1.png"}}]
     messages = [{"role": "system", "content": prompt[:len(prompt) // 2]}, {"role": "user", "content": content}]
-    return "/v1/chat/completions", json.dumps({"model": model, "messages": messages, **more}).encode()
+    return CHAT, json.dumps({"model": model, "messages": messages, **more}).encode()

@@ -125,9 +125,9 @@ class Server:
         self.counts.clear()
 
     def have_scraped(self, endpoints, clients, since):
-        """Whether each client has scraped each endpoint twice since these counts: what the first of them said has come
-        into effect then."""
-        return all(self.counts[endpoint.address, client] >= since[endpoint.address, client] + 2
+        """Whether each client has scraped each endpoint three times since these counts: the first may have been asked before
+        the end of a request was known, and what the second said has come into effect then."""
+        return all(self.counts[endpoint.address, client] >= since[endpoint.address, client] + 3
                    for endpoint in endpoints for client in clients)
 
     def close(self):
