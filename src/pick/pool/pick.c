@@ -572,6 +572,8 @@ static void expire_avoidances(struct pool *pool) {
     }
 }
 
+enum { MOST_NOT_ADMITTED = 100 };
+
 /* The state of a pick. */
 struct trial {
     struct pool_reader *reader;
@@ -583,6 +585,7 @@ struct trial {
     bool chosen;                   /* the endpoints were chosen without the lock */
     bool is_gated;                 /* the saturation of the pool as a whole decides if the request
                                       is sent now: once for all its stages */
+    unsigned n_not_admitted;       /* attempts that is_still_admitted has ended */
     bool is_closed;                /* the pool was found saturated as a whole, under the lock */
     uint64_t capacity_epoch;       /* before choosing */
 };
@@ -698,8 +701,23 @@ static bool was_preferred(const struct trial *trial) {
                             : best->keys[0] >> 32 < ENDPOINT_LIMITED;
 }
 
+/* Under the lock. Whether filters by requests in flight would still keep the endpoint. Their
+ * columns are floats: a difference in the last digit does not matter more than a few times. */
+static bool is_still_admitted(struct trial *trial) {
+    const struct profile *profile = trial->best.by_profile ? trial->best.profile : NULL;
+    const struct endpoint *endpoint = trial->best.endpoints[0];
+    bool admits = true;
+    for (size_t i = 0; profile && i < profile->n_filters && admits; i++) {
+        const struct profile_step *step = &profile->filters[i];
+        admits = !step->plugin->admits ||
+                 step->plugin->admits(step->parameters, endpoint_in_flight(endpoint),
+                                      endpoint_n_tokens(endpoint));
+    }
+    return admits || ++trial->n_not_admitted > MOST_NOT_ADMITTED;
+}
+
 /* Under the lock. Whether the choice still holds after changes by other threads. */
-static bool is_choice_current(const struct trial *trial) {
+static bool is_choice_current(struct trial *trial) {
     const struct pool_shortlist *best = &trial->best;
     uint64_t capacity_epoch =
         atomic_load_explicit(&trial->reader->pool->capacity_epoch, memory_order_relaxed);
@@ -708,6 +726,9 @@ static bool is_choice_current(const struct trial *trial) {
     }
     if (trial->chosen && endpoint_is_avoided(best->endpoints[0]) && was_preferred(trial)) {
         return false; /* another request used up its window */
+    }
+    if (trial->chosen && !is_still_admitted(trial)) {
+        return false;
     }
     bool leaves_out = trial->reader->snapshot->spec->flow_control.on && best->check_full;
     if (!trial->chosen || !leaves_out) {
@@ -982,6 +1003,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     trial.out = out;
     trial.kind = 0;
     trial.is_closed = false;
+    trial.n_not_admitted = 0;
     trial.best.n_unfit = 0;
     while (st == ST_OK && result == ATTEMPT_AGAIN) {
         pool_reader_refresh(reader);

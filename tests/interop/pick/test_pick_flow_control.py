@@ -15,6 +15,7 @@ from lib.gateway import Gateway
 from lib.metric_pages import MetricPages
 from lib.pick_client import (PROCESS, Proxy, answer_body, answer_headers, body, endpoint_of, headers, refusal_of,
                              set_headers)
+from lib.pick_config import upstream_config
 from lib.picker import Picker, n_waiting
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -151,6 +152,27 @@ def test_detector_of_the_pool_is_a_filter_of_the_profile(start):
         assert endpoint_of(again.next()) == A
         for stream in [*busy, late, again]:
             finish(stream)
+
+
+@pytest.mark.tsan
+@pytest.mark.parametrize("plugin, limit", [
+    ({"type": "concurrency-detector", "parameters": {"maxConcurrency": 5, "headroom": 0.4}}, 7),
+    ({"type": "utilization-filter", "parameters": {"conditions": [{"metric": "active-requests", "maxValue": 4}]}}, 5)])
+def test_limits_of_filters_hold_in_a_burst(start_picker, plugin, limit):
+    """On four workers at once: each of three endpoints gets as many requests as it may have, the others are refused."""
+    endpoints = [f"10.0.0.{i}:8000" for i in range(1, 4)]
+    picker = start_picker(upstream_config([plugin, {"type": "random-picker"}], endpoints), "--workers", "4")
+    with contextlib.ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy(picker.grpc_addresses[0])) for _ in range(8)]
+        for _ in range(5):
+            streams = [proxy.stream(headers(PATH)) for _ in range(10) for proxy in proxies]
+            answers = [stream.next() for stream in streams]
+            refused = [said for said in answers if said.WhichOneof("response") == "immediate_response"]
+            picked = collections.Counter(endpoint_of(said) for said in answers if said not in refused)
+            assert picked == dict.fromkeys(endpoints, limit) and {refusal_of(said)[0] for said in refused} == {503}
+            for stream in streams:
+                stream.reset()
+            picker.wait_streams(0)
 
 
 EVICTING = WHOLE.replace("flowControl: {", "flowControl: {enableEviction: true, ").replace(

@@ -5,6 +5,7 @@ import contextlib
 import json
 import pathlib
 import re
+import socket
 
 import grpc
 import pytest
@@ -437,3 +438,20 @@ def test_traces_files_of_tls_that_cannot_be_used(protocol, variables, message):
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, **variables}
     done = run("pick", "--endpoint", A, "--tracing", "--grpc", "127.0.0.1:0", "--metrics", "none", env=env)
     assert done.returncode == 1 and message in done.stderr, done
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_traces_over_tls_to_a_silent_peer(start, protocol):
+    """It takes connections, and says nothing in the handshake: requests are answered, and the end does not wait for it."""
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        picker = start(POOL, None, OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+                       OTEL_EXPORTER_OTLP_ENDPOINT=f"https://127.0.0.1:{peer.getsockname()[1]}")
+        picker.expect_error("trace export failed")
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            assert {proxy.pick() for _ in range(40)} == {A, B}
+            connection, _ = peer.accept()
+            assert {proxy.pick() for _ in range(40)} == {A, B}
+            picker.wait_streams(0)
+        picker.stop()
+        connection.close()
+        assert len([line for line in picker.log_lines() if line.get("event") == "trace export failed"]) == 1

@@ -63,6 +63,11 @@ struct plugin {
     /* By kind one of these is set, the others are NULL; but a scorer may have a filter, too. */
     /* Keeps some of the candidates, by candidate_set_filter or candidate_set_select. */
     void (*filter)(const void *parameters, struct candidate_set *candidates);
+    /* Of a filter by requests in flight: whether it keeps an endpoint with so many, and so many
+     * tokens of them. When the request is counted there it is asked again, as other picks may have
+     * been sent there meanwhile. NULL: it goes by other things, or may keep an endpoint that is
+     * above its limit. */
+    bool (*admits)(const void *parameters, uint32_t in_flight, uint64_t n_tokens);
     /* Of a filter by labels alone: whether it keeps an endpoint with these. NULL: it depends on
      * more. A request waits only for endpoints that it may get. */
     bool (*allows)(const void *parameters, struct pool_labels labels);

@@ -37,15 +37,22 @@ static float limit_of(uint64_t most, double headroom) {
     return (float)floor((double)most * (1 + headroom));
 }
 
-static bool is_below_limits(const void *parameters, const struct candidate_set *candidates,
-                            uint32_t i) {
-    const struct concurrency_settings *settings = parameters;
-    bool has_requests = candidate_set_other_requests(candidates, i) <
-                        limit_of(settings->max_requests, settings->headroom);
-    bool has_tokens = candidate_set_other_tokens(candidates, i) <
-                      limit_of(settings->max_tokens, settings->headroom);
+static bool is_within(const struct concurrency_settings *settings, float in_flight,
+                      float n_tokens) {
+    bool has_requests = in_flight < limit_of(settings->max_requests, settings->headroom);
+    bool has_tokens = n_tokens < limit_of(settings->max_tokens, settings->headroom);
     return (settings->mode == CONCURRENCY_TOKENS || has_requests) &&
            (settings->mode == CONCURRENCY_REQUESTS || has_tokens);
+}
+
+static bool is_below_limits(const void *parameters, const struct candidate_set *candidates,
+                            uint32_t i) {
+    return is_within(parameters, candidate_set_other_requests(candidates, i),
+                     candidate_set_other_tokens(candidates, i));
+}
+
+static bool admits(const void *parameters, uint32_t in_flight, uint64_t n_tokens) {
+    return is_within(parameters, (float)in_flight, (float)n_tokens);
 }
 
 static void filter(const void *parameters, struct candidate_set *candidates) {
@@ -57,4 +64,5 @@ const struct plugin plugin_concurrency_detector = {
     .kind = PLUGIN_FILTER,
     PLUGIN_PARAMETERS(struct concurrency_settings, PARAMETERS),
     .add_needs = add_needs,
-    .filter = filter};
+    .filter = filter,
+    .admits = admits};

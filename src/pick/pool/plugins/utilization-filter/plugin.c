@@ -99,7 +99,19 @@ static void filter(const void *parameters, struct candidate_set *candidates) {
     }
 }
 
+static bool admits(const void *parameters, uint32_t in_flight, uint64_t n_tokens) {
+    const struct limits *limits = parameters;
+    bool within = true;
+    (void)n_tokens;
+    for (size_t k = 0; k < limits->n && !limits->falls_back; k++) {
+        const struct condition *condition = &limits->conditions[k];
+        within = within && (condition->measure != ACTIVE || (float)in_flight <= condition->most);
+    }
+    return within;
+}
+
 const struct plugin plugin_utilization_filter = {.type = "utilization-filter",
                                                  .kind = PLUGIN_FILTER,
                                                  PLUGIN_PARAMETERS(struct limits, PARAMETERS),
-                                                 .filter = filter};
+                                                 .filter = filter,
+                                                 .admits = admits};
