@@ -205,9 +205,12 @@ def draw_free(pool, number):
 def choose(pickers, pools, report, settle):
     """Requests of which the pickers have the choice, a round for all pools at a time. `settle` waits until all loads are
     reported again: ours counts a request at once, and one that ends between a report and the next is taken off although
-    no report has it here. So what differs is asked again then, for all pools of the round together."""
+    no report has it here. So what differs is asked again then, for all pools of the round together. Where a different pick
+    can't be made good it waits before each round."""
     for number in range(6):
         differing, equal = [], []
+        if any(pool.is_ordered for pool in pools):
+            settle()
         for pool in pools:
             request = draw_free(pool, number)
             requests, answers = both.ask_both(pickers, **request)
