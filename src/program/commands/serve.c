@@ -56,11 +56,10 @@ static const struct repository_params *params_of(const struct option_texts *path
 /* For repository_options.opened: makes the front ends' data of a version before it is served, so
  * that a model with settings that they cannot use fails to load, and tells its backend the
  * configuration. */
-static enum status add_frontend_data(void *user, struct repository *repository,
-                                     struct model_version *version, struct error *err) {
+static enum status add_frontend_data(void *user, struct model_version *version, struct error *err) {
     (void)user;
     enum status st = mip_plan_add(version, err);
-    st = st == ST_OK ? model_labels_load(repository, version, err) : st;
+    st = st == ST_OK ? model_labels_load(version, err) : st;
     return st == ST_OK ? document_tell_config(version, err) : st;
 }
 

@@ -119,61 +119,7 @@ static enum status load_output_labels(struct arena *arena, const struct model_co
                : st;
 }
 
-/* The entry of a member that makes the ensemble's output `i`. Returns: NULL: none. */
-static const struct ensemble_map *find_maker(const struct model_ensemble *ensemble, size_t i,
-                                             const struct ensemble_step **step) {
-    for (size_t t = 0; t < ensemble->n_tensors; t++) {
-        const struct ensemble_tensor *tensor = &ensemble->tensors[t];
-        if (tensor->output != i || tensor->made_by == SIZE_MAX) {
-            continue;
-        }
-        *step = &ensemble->steps[tensor->made_by];
-        for (size_t k = 0; k < (*step)->n_outputs; k++) {
-            if ((*step)->outputs[k].tensor == t) {
-                return &(*step)->outputs[k];
-            }
-        }
-    }
-    return NULL;
-}
-
-static enum status copy_labels(struct arena *arena, const struct labels *from, struct labels *out,
-                               struct error *err) {
-    struct str *items = arena_calloc(arena, from->n, sizeof(*items));
-    bool good = items != NULL;
-    for (size_t i = 0; i < from->n && good; i++) {
-        items[i] = arena_dup(arena, from->items[i]);
-        good = items[i].ptr != NULL;
-    }
-    *out = (struct labels){items, from->n};
-    return good ? ST_OK : error_no_memory(err, "the model's labels");
-}
-
-/* The members were ready when the ensemble was checked; one that is not any more has no labels. */
-static enum status labels_of_maker(struct repository *repository, struct arena *arena,
-                                   const struct model_ensemble *ensemble, size_t i,
-                                   struct labels *out, struct error *err) {
-    const struct ensemble_step *step;
-    const struct ensemble_map *made = find_maker(ensemble, i, &step);
-    struct model_version *member;
-    struct error ignored;
-    if (!made || repository_find_locked(repository, step->model, step->version, &member,
-                                        &ignored) != ST_OK) {
-        return ST_OK;
-    }
-    const struct model_spec *spec = model_version_spec(member);
-    const struct labels *labels = model_labels(member);
-    size_t at = tensor_spec_find(spec->outputs, spec->n_outputs, made->name);
-    enum status st = ST_OK;
-    if (labels && at != SIZE_MAX && labels[at].n > 0) {
-        st = copy_labels(arena, &labels[at], out, err);
-    }
-    model_version_unref(member);
-    return st;
-}
-
-enum status model_labels_load(struct repository *repository, struct model_version *version,
-                              struct error *err) {
+enum status model_labels_load(struct model_version *version, struct error *err) {
     const struct model_config *config = model_version_config(version);
     struct arena *arena = model_version_arena(version);
     struct labels *labels =
@@ -185,9 +131,6 @@ enum status model_labels_load(struct repository *repository, struct model_versio
     for (size_t i = 0; st == ST_OK && i < config->n_outputs; i++) {
         st = load_output_labels(arena, config, model_version_directory(version),
                                 &config->outputs[i], &labels[i], err);
-        if (st == ST_OK && labels[i].n == 0) {
-            st = labels_of_maker(repository, arena, &config->ensemble, i, &labels[i], err);
-        }
     }
     model_version_set_user_data(version, MODEL_VERSION_LABELS, labels);
     return st;

@@ -8,7 +8,6 @@
 #include "core/base/arena.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
-#include "serve/repository/repository.h"
 #include "serve/scheduler/model_version.h"
 
 struct model_config;
@@ -31,11 +30,8 @@ enum status labels_load(struct arena *arena, const struct model_config *config,
                         struct error *err) SLUICE_MUST_USE;
 
 /* Loads the label files that the model's configuration names and attaches them to the version,
- * which is being opened. An output of an ensemble without a file has the labels that the member has
- * which makes it. Returns: as labels_load. Thread: a loading thread; the repository's lock is not
- * held. */
-enum status model_labels_load(struct repository *repository, struct model_version *version,
-                              struct error *err) SLUICE_MUST_USE;
+ * which is being opened. Returns: as labels_load. */
+enum status model_labels_load(struct model_version *version, struct error *err) SLUICE_MUST_USE;
 /* One element per output of the specification; an output without labels has n 0. Thread: any. */
 const struct labels *model_labels(const struct model_version *version);
 

@@ -11,14 +11,6 @@ struct found_output {
     size_t index;
 };
 
-static size_t index_of_output(const struct model_spec *spec, struct str name) {
-    size_t i = 0;
-    while (i < spec->n_outputs && !str_eq(spec->outputs[i].name, name)) {
-        i++;
-    }
-    return i;
-}
-
 static size_t index_of_tensor(const struct model_ensemble *ensemble, struct str name) {
     size_t i = 0;
     while (i < ensemble->n_tensors && !str_eq(ensemble->tensors[i].name, name)) {
@@ -48,8 +40,9 @@ static struct found_output find_member_output(struct repository *repository,
                                                        &found.version, &err) != ST_OK) {
         return (struct found_output){NULL, 0};
     }
-    found.index = index_of_output(model_version_spec(found.version), step->outputs[i].name);
-    if (found.index == model_version_spec(found.version)->n_outputs) { /* replaced by another one */
+    spec = model_version_spec(found.version);
+    found.index = tensor_spec_find(spec->outputs, spec->n_outputs, step->outputs[i].name);
+    if (found.index == SIZE_MAX) { /* replaced by another one */
         model_version_unref(found.version);
         found.version = NULL;
     }

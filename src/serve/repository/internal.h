@@ -171,8 +171,7 @@ struct repository {
     struct response_cache *cache; /* NULL: none */
     struct shared_budget state_budget;
     bool strict_readiness;
-    enum status (*on_version_opened)(void *user, struct repository *repository,
-                                     struct model_version *version, struct error *err);
+    enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;
     enum status (*on_scanned)(void *user, struct error *err);
     void *on_scanned_user;

@@ -59,12 +59,6 @@ static enum status add_backend_params(const struct repository *repository, struc
     return st == ST_OK ? st : error_prefix(err, "--backend-config");
 }
 
-static enum status version_opened(void *user, struct model_version *version, struct error *err) {
-    struct repository *repository = user;
-    return repository->on_version_opened(repository->on_version_opened_user, repository, version,
-                                         err);
-}
-
 static enum status load_version(struct repository *repository, struct model *model,
                                 struct model_attempt *attempt) {
     struct version_options options = {
@@ -85,8 +79,8 @@ static enum status load_version(struct repository *repository, struct model *mod
         .state_budget = &repository->state_budget,
         .ensemble_ops = repository->ensemble_ops,
         .ensemble_user = repository,
-        .on_version_opened = repository->on_version_opened ? version_opened : NULL,
-        .on_version_opened_user = repository,
+        .on_version_opened = repository->on_version_opened,
+        .on_version_opened_user = repository->on_version_opened_user,
     };
     enum status st =
         model_find_file(repository->list.backends, &repository->backends_lock, model,

@@ -116,8 +116,7 @@ struct repository_options {
     /* Called for each opened version before it is served. A front end may attach user data
      * (model_version_set_user_data), or return an error, which fails the load. May be NULL. Thread:
      * the loading thread. */
-    enum status (*on_version_opened)(void *user, struct repository *repository,
-                                     struct model_version *version, struct error *err);
+    enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;
 };
 

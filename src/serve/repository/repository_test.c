@@ -449,10 +449,8 @@ static void repository_find_during_load_is_safe(void **state) {
 /* ---- front end ------------------------------------------------------------------------------- */
 
 /* Records the model's directory, and refuses versions above 5. */
-static enum status look_at_version(void *user, struct repository *repository,
-                                   struct model_version *version, struct error *err) {
+static enum status look_at_version(void *user, struct model_version *version, struct error *err) {
     atomic_int *n_seen = user;
-    assert_non_null(repository);
     atomic_fetch_add(n_seen, 1);
     if (model_version_spec(version)->version > 5) {
         return error_set(err, ST_BAD_CONFIG, "not for a front end");
