@@ -67,7 +67,7 @@ static_assert(sizeof(struct large) % ARENA_ALIGN == 0, "a large block's bytes ar
 
 /* The next block starts aligned; a chunk's end is, so this stays inside. */
 static size_t round_up(size_t n_bytes) {
-    return (n_bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+    return size_round_up(n_bytes, ARENA_ALIGN);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */

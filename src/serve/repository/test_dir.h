@@ -31,7 +31,8 @@ static inline const char *test_dir_path(const struct test_dir *dir, const char *
 }
 
 /* Writes a file and its parent directories; a name that ends with '/' is a directory. */
-static inline void test_dir_add(const struct test_dir *dir, const char *name, const char *text) {
+static inline void test_dir_add_bytes(const struct test_dir *dir, const char *name,
+                                      const char *data, size_t n_bytes) {
     char path[PATH_MAX];
     test_dir_path(dir, name, path);
     for (char *slash = strchr(path + strlen(dir->path) + 1, '/'); slash;
@@ -43,9 +44,15 @@ static inline void test_dir_add(const struct test_dir *dir, const char *name, co
     if (name[strlen(name) - 1] != '/') {
         FILE *file = fopen(path, "w");
         assert(file);
-        fputs(text, file);
+        size_t written = fwrite(data, 1, n_bytes, file);
+        assert(written == n_bytes);
+        (void)written;
         fclose(file);
     }
+}
+
+static inline void test_dir_add(const struct test_dir *dir, const char *name, const char *text) {
+    test_dir_add_bytes(dir, name, text, strlen(text));
 }
 
 /* Removes `path` and its contents; links are not followed. */

@@ -297,6 +297,34 @@ static void batch_queue_delay_collects_more_calls(void **state) {
     rig_close(&rig);
 }
 
+static void end_delays(struct rig *rig) {
+    assert_int_equal(rig->version->scheduler.queue.n, 2);
+    version_end_delays(rig->version);
+}
+
+static void send_past_limit_and_wait(struct rig *rig) {
+    send_three_and_wait(rig);
+    rig_then(rig, end_delays);
+}
+
+/* Requests that wait for others count against max_queue_size, although the instance is idle. */
+static void batch_requests_in_delay_count_against_queue_limit(void **state) {
+    static struct rig rig;
+    (void)state;
+    struct model_config config = on_instance;
+    config.has_dynamic_batching = true;
+    config.max_queue_delay_us = UINT64_C(3600) * 1000000;
+    config.queue.max_size = 2;
+    rig_open(&rig, &config, 0);
+    rig_run(&rig, send_past_limit_and_wait, 3);
+    assert_int_equal(rig.calls[2].done_index, 0);
+    assert_int_equal(rig.calls[2].error.status, ST_QUEUE_FULL);
+    assert_int_equal(rig.calls[0].error.status, ST_OK);
+    assert_int_equal(rig.calls[1].error.status, ST_OK);
+    assert_int_equal(atomic_load(&rig.model->n_executions), 1);
+    rig_close(&rig);
+}
+
 static void send_eight(struct rig *rig) {
     for (size_t i = 0; i < 8; i++) {
         rig_send(rig, i);
@@ -333,6 +361,7 @@ int main(void) {
         cmocka_unit_test(batch_waiting_calls_execute_together),
         cmocka_unit_test(batch_one_failing_request_leaves_others_ok),
         cmocka_unit_test(batch_queue_delay_collects_more_calls),
+        cmocka_unit_test(batch_requests_in_delay_count_against_queue_limit),
         cmocka_unit_test(batch_full_or_preferred_size_skips_delay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

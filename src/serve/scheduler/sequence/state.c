@@ -32,21 +32,15 @@ struct state_value {
     unsigned char *bytes;
 };
 
-static bool round_up(size_t n, size_t *out) {
-    if (!checked_add(n, ALIGNMENT - 1, out)) {
-        return false;
-    }
-    *out = *out / ALIGNMENT * ALIGNMENT;
-    return true;
-}
-
 /* The bytes are not set. Returns: ST_OVERLOADED, ST_NO_MEMORY. */
 static enum status state_value_new(const struct shared_budget *budget, struct shape shape,
                                    size_t n_bytes, struct state_value **out, struct error *err) {
     size_t head, n_counted;
     *out = NULL;
-    bool possible = round_up(sizeof(**out) + shape.rank * sizeof(*shape.dims), &head) &&
-                    checked_add(head, n_bytes, &n_counted) && round_up(n_counted, &n_counted);
+    bool possible =
+        checked_round_up(sizeof(**out) + shape.rank * sizeof(*shape.dims), ALIGNMENT, &head) &&
+        checked_add(head, n_bytes, &n_counted) &&
+        checked_round_up(n_counted, ALIGNMENT, &n_counted);
     if (!possible || !shared_budget_take(budget, n_counted)) {
         return error_set(err, ST_OVERLOADED,
                          "%zu bytes do not fit into the memory that is left for states of "
