@@ -123,6 +123,18 @@ static struct str directory_of(const struct version_options *options) {
 
 static const struct shared_budget no_limit = {0};
 
+/* Of a batch, that is not counted: small ones don't share a counter. */
+enum { JOINT_UNCOUNTED_BYTES = 64 << 10 };
+
+static bool take_for_joint(void *user, size_t n_bytes, size_t n_counted) {
+    (void)n_counted;
+    return shared_budget_take(user, n_bytes);
+}
+
+static void give_from_joint(void *user, size_t n_bytes) {
+    shared_budget_give(user, n_bytes);
+}
+
 static struct model_version *version_alloc(const struct version_options *options,
                                            struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
@@ -143,6 +155,10 @@ static struct model_version *version_alloc(const struct version_options *options
         .slow_reader_timeout_ns = options->slow_reader_timeout_ns,
         .budget = options->state_budget ? options->state_budget : &no_limit,
     };
+    version->joint_budget = (struct arena_budget){.take = take_for_joint,
+                                                  .give = give_from_joint,
+                                                  .user = (void *)version->budget,
+                                                  .n_uncounted = JOINT_UNCOUNTED_BYTES};
     lock_init(&version->streams_lock);
     TAILQ_INIT(&version->streams);
     version->config.name = options->name;

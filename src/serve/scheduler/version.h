@@ -64,7 +64,8 @@ struct model_version {
     struct str directory;            /* directory of the files that the configuration names */
     const void *user_data[MODEL_VERSION_SLOTS]; /* of the front ends; set before the version is
                                             published */
-    const struct shared_budget *budget;         /* of states */
+    const struct shared_budget *budget;         /* of states, and of joint requests */
+    struct arena_budget joint_budget;           /* the same, for their arenas */
     struct state_value **first_states;          /* one per state; NULL: none */
 
     /* modified while serving: separate cache lines from the constant part */

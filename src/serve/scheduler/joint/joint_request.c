@@ -117,7 +117,8 @@ static bool joint_init(struct joint_request *joint, struct instance *instance,
     return joint->calls && joint->requests && select_outputs(joint, &joint->run.backend_request);
 }
 
-/* Returns: as joint_inputs_make. */
+/* The memory counts as states do, and is given back when the answers are released. Returns: as
+ * joint_inputs_make; ST_OVERLOADED. */
 static enum status joint_new(struct instance *instance, struct call *const *calls, size_t n,
                              struct joint_request **out, struct error *err) {
     struct arena *arena = arena_new(NULL, 0); /* no worker's cache: any thread */
@@ -127,6 +128,7 @@ static enum status joint_new(struct instance *instance, struct call *const *call
         return error_no_memory(err, "a batch");
     }
     joint->arena = arena;
+    arena_set_budget(arena, &instance->version->joint_budget);
     if (!joint_init(joint, instance, calls, n)) {
         arena_free(arena);
         return error_no_memory(err, "a batch");
@@ -135,6 +137,12 @@ static enum status joint_new(struct instance *instance, struct call *const *call
     sluice_request *request = &joint->run.backend_request;
     enum status st = joint_inputs_make(arena, instance->version->plan.layout, joint->requests, n,
                                        &inputs, &request->n_inputs, err);
+    if (arena_is_over_budget(arena)) {
+        st = error_set(err, ST_OVERLOADED,
+                       "a batch of %zu does not fit into the memory that is left, which counts as "
+                       "what clients hold (--client-memory)",
+                       n);
+    }
     if (st != ST_OK) {
         arena_free(arena);
         return st;

@@ -211,6 +211,68 @@ static void joint_request_with_too_much_padding_is_halved(void **state) {
     rig_close(&rig);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static atomic_uint_least64_t taken_bytes, most_bytes;
+
+static bool take_some(void *user, uint64_t n_bytes) {
+    uint64_t limit = *(const uint64_t *)user;
+    uint64_t before = atomic_load(&taken_bytes);
+    if (before + n_bytes > limit) {
+        return false;
+    }
+    atomic_fetch_add(&taken_bytes, n_bytes);
+    atomic_store(&most_bytes, before + n_bytes);
+    return true;
+}
+
+static void give_some(void *user, uint64_t n_bytes) {
+    (void)user;
+    assert_true(atomic_fetch_sub(&taken_bytes, n_bytes) >= n_bytes);
+}
+
+enum { WIDE = 8192 };
+
+/* Four rows of 32 KiB. */
+static void send_wide(struct rig *rig) {
+    atomic_store(&rig->model->gate_closed, true);
+    send_row(rig, 0, 5, 100);
+    rig_await_started(rig, 1);
+    for (size_t i = 1; i < 5; i++) {
+        struct rig_call *call = rig_make_unchecked(rig, i, 1, 0);
+        struct error err;
+        call->dims[1] = WIDE;
+        call->piece = (struct piece){large, WIDE * sizeof(float)};
+        call->input.tensor.n_bytes = call->piece.n_bytes;
+        assert_int_equal(infer_check(&call->request, model_version_spec(rig->version), &err),
+                         ST_OK);
+        rig_submit(call);
+    }
+    atomic_store(&rig->model->gate_closed, false);
+}
+
+/* It counts as what clients hold; a batch that does not fit is executed in parts. */
+static void joint_request_counts_in_budget(void **state) {
+    static struct rig rig;
+    static uint64_t limits[] = {1 << 20, 0};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct shared_budget budget = {take_some, give_some, &limits[i]};
+        open_rig(&rig);
+        rig.version->joint_budget.user = &budget;
+        atomic_store(&most_bytes, 0);
+        rig_run(&rig, send_wide, 5);
+        for (size_t k = 0; k < 5; k++) {
+            assert_int_equal(rig.calls[k].error.status, ST_OK);
+        }
+        assert_int_equal(atomic_load(&rig.model->n_executions), limits[i] > 0 ? 2 : 5);
+        assert_int_equal(atomic_load(&most_bytes) > 0, limits[i] > 0);
+        rig_await_unused(&rig);
+        assert_int_equal(atomic_load(&taken_bytes), 0);
+        rig_close(&rig);
+    }
+}
+
 /* ---- cancellation ---------------------------------------------------------------------------- */
 
 /* Request 0 keeps the instance busy. The others are taken together and wait in the gate's second
@@ -317,6 +379,7 @@ int main(void) {
         cmocka_unit_test(joint_answer_that_cannot_be_divided_is_asked_for_again),
         cmocka_unit_test(joint_answer_without_outputs_is_backend_error),
         cmocka_unit_test(joint_request_with_too_much_padding_is_halved),
+        cmocka_unit_test(joint_request_counts_in_budget),
         cmocka_unit_test(joint_request_is_cancelled_when_all_are),
         cmocka_unit_test(joint_request_that_fails_late_fails_all),
         cmocka_unit_test(joint_request_has_no_cancelled_part),
