@@ -1,14 +1,17 @@
-/* A gRPC server session with an arbitrary peer and methods of each kind. The first byte selects
- * the mode: the input from the preface on; the same after preface and SETTINGS; or as
- * operations, which make calls, their frames in any order, loop iterations with partial writes,
- * passing time, delayed responses, and the end. Each started call ends, responses are released
- * once, and nothing leaks. */
+/* A gRPC server session with an arbitrary peer and methods of each kind, and (one bit of the first
+ * byte) handlers of HTTP for requests that are not gRPC. The first byte selects the mode: the input
+ * from the preface on; the same after preface and SETTINGS; or as operations, which make calls and
+ * requests, their frames in any order, loop iterations with partial writes, passing time, delayed
+ * responses, and the end. Each started call and exchange ends, responses are released once, and
+ * nothing leaks. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
 #include "core/event/clock.h"
 #include "net/server/grpc/session.h"
+#include "net/server/http/conn.h"
 #include "net/transport/h2_fuzz_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -21,6 +24,10 @@ struct service {
     struct grpc_call *later[MAX_DEFERRED_CALLS]; /* waiting for an operation */
     size_t n_later;
     size_t n_begun, n_ended, n_messages, n_freed, n_sent, n_released;
+    struct http_exchange *exchanges[MAX_DEFERRED_CALLS]; /* likewise, of HTTP */
+    size_t n_exchanges;
+    size_t n_heads, n_ends, n_replies, n_reply_releases;
+    uint64_t sum; /* of bodies */
 };
 
 struct answer {
@@ -137,6 +144,86 @@ static size_t align_at(struct str beginning) {
     return beginning.len > 0 ? (unsigned char)beginning.ptr[0] : 0;
 }
 
+/* ---- handlers of HTTP ------------------------------------------------------------------------ */
+
+static void release_reply(void *user) {
+    ((struct service *)user)->n_reply_releases++;
+}
+
+static void reply(struct service *service, struct http_exchange *exchange, struct str text) {
+    struct piece pieces[] = {{text.ptr, text.len / 2},
+                             {text.ptr + text.len / 2, text.len - text.len / 2}};
+    struct http_field field = {STR("X-Fuzz"), STR("yes")};
+    service->n_replies++;
+    http_reply(exchange, &(struct http_reply){.status = 200,
+                                              .content_type = "text/plain",
+                                              .fields = &field,
+                                              .n_fields = 1,
+                                              .pieces = pieces,
+                                              .n_pieces = 2,
+                                              .release = release_reply,
+                                              .user = service});
+}
+
+/* Each operation sends an event, and ends the stream sometimes. */
+static void send_event(struct service *service, struct http_exchange *exchange) {
+    static const struct piece EVENT = {"data: event\n\n", 13};
+    service->n_replies++;
+    http_stream_send(exchange, &EVENT, 1, release_reply, service);
+}
+
+static void defer(struct service *service, struct http_exchange *exchange) {
+    struct error err;
+    if (service->n_exchanges < MAX_DEFERRED_CALLS) {
+        service->exchanges[service->n_exchanges++] = exchange;
+        if (str_is(exchange->head.path, "/s")) {
+            http_stream_begin(exchange, &(struct http_reply){.status = 200});
+        }
+    } else {
+        error_set(&err, ST_OVERLOADED, "too many");
+        http_reply_error(exchange, &err, NULL, 0);
+    }
+}
+
+static void on_http_body(struct http_exchange *exchange, void *context) {
+    struct service *service = context;
+    service->sum += hash_text(exchange->body, 0); /* all of it is readable */
+    if (str_is(exchange->head.path, "/e")) {
+        reply(service, exchange, exchange->body);
+    } else {
+        defer(service, exchange);
+    }
+}
+
+static void on_http_end(struct http_exchange *exchange, void *context) {
+    (void)exchange;
+    ((struct service *)context)->n_ends++;
+}
+
+static const struct http_handler HTTP_HANDLER = {.on_body = on_http_body, .on_end = on_http_end};
+
+static void on_http_head(struct http_exchange *exchange, void *context) {
+    struct service *service = context;
+    struct str value;
+    struct error err;
+    service->n_heads++;
+    exchange->handler = &HTTP_HANDLER;
+    if (http_head_find(&exchange->head, STR("Content-Encoding"), &value) > 0) {
+        exchange->plan.coding = HTTP_GZIP;
+    }
+    exchange->plan.align_at = exchange->head.n_fields;
+    if (str_is(exchange->head.path, "/r")) {
+        error_set(&err, ST_NOT_FOUND, "no such path");
+        http_reply_error(exchange, &err, NULL, 0);
+    }
+}
+
+static const char *http_error_body(struct buf *out, const struct error *error, void *context) {
+    (void)context;
+    buf_add_str(out, str_of(error->text));
+    return "text/plain";
+}
+
 /* ---- the session and its peer ---------------------------------------------------------------- */
 
 enum { N_METHODS = 5 };
@@ -152,6 +239,9 @@ struct grpc_fixture {
     struct grpc_session session;
     struct grpc_output output;
     struct service service;
+    struct http_server http;
+    struct server_worker http_worker;
+    struct http_common_fields http_common_fields;
     size_t n_alive;
     _Atomic uint64_t n_calls;
     uint64_t now_ns;
@@ -172,7 +262,22 @@ static struct worker *the_worker(void) {
     return worker;
 }
 
-static void open_world(struct grpc_fixture *fixture, bool compress) {
+static void open_http(struct grpc_fixture *fixture) {
+    struct http_server *http = &fixture->http;
+    fixture->http_worker.server = &http->net;
+    http->net.workers = &fixture->http_worker;
+    http->net.n_workers = 1;
+    http->net.limits.max_body_size = 1 << 18;
+    http->net.limits.discard_size = 10000;
+    http->router = (struct http_router){&fixture->service, on_http_head, http_error_body};
+    http->server_name = "fuzz";
+    http->common_fields = &fixture->http_common_fields;
+    http_h2_init(http);
+    fixture->core.user = &fixture->http_worker;
+    fixture->session.http_requests = &http->h2_requests;
+}
+
+static void open_world(struct grpc_fixture *fixture, bool compress, bool serves_http) {
     struct error err;
     struct grpc_method methods[N_METHODS] = {
         {.path = "/e", .on_event = step_echo, .align_at = align_at},
@@ -210,6 +315,9 @@ static void open_world(struct grpc_fixture *fixture, bool compress) {
                                        .schedule_deferred = ask_turn};
     assert(grpc_core_init(&fixture->core, &fixture->options, fixture->worker, &err) == ST_OK);
     grpc_session_init(&fixture->session, &fixture->core);
+    if (serves_http) {
+        open_http(fixture);
+    }
     assert(grpc_session_open(&fixture->session, &err) == ST_OK);
 }
 
@@ -275,9 +383,35 @@ static void finish_one(struct grpc_fixture *fixture, size_t n) {
     }
 }
 
+/* Returns: whether there is one. */
+static bool finish_exchange(struct grpc_fixture *fixture, size_t n) {
+    struct service *service = &fixture->service;
+    if (service->n_exchanges == 0) {
+        return false;
+    }
+    struct http_exchange **at = &service->exchanges[n % service->n_exchanges];
+    struct http_exchange *exchange = *at;
+    bool streams = str_is(exchange->head.path, "/s");
+    if (streams) {
+        send_event(service, exchange);
+    }
+    if (!streams || n & 64) {
+        *at = service->exchanges[--service->n_exchanges];
+    }
+    if (!streams) {
+        reply(service, exchange, exchange->body.len > 0 ? exchange->body : STR("later"));
+    } else if (n & 64) {
+        http_stream_end(exchange);
+    }
+    settle(fixture);
+    return true;
+}
+
 static void close_world(struct grpc_fixture *fixture) {
     const struct service *service = &fixture->service;
     grpc_session_close(&fixture->session);
+    while (finish_exchange(fixture, 64)) {
+    }
     while (service->n_later > 0) {
         finish_one(fixture, 64);
     }
@@ -286,6 +420,7 @@ static void close_world(struct grpc_fixture *fixture) {
     assert(fixture->n_alive == 0 && fixture->n_calls == 0 && fixture->budget.n_body_bytes == 0);
     assert(service->n_begun == service->n_ended);
     assert(service->n_messages == service->n_freed && service->n_sent == service->n_released);
+    assert(service->n_heads == service->n_ends && service->n_replies == service->n_reply_releases);
     assert(grpc_core_next_timer_ns(&fixture->core) == UINT64_MAX);
     grpc_core_fini(&fixture->core);
     body_pool_fini(&fixture->pool);
@@ -316,12 +451,33 @@ static void begin_call(struct grpc_fixture *fixture, uint32_t id, uint8_t how) {
           str_make(block, n));
 }
 
+/* The head of a request that is not gRPC. */
+static void begin_request(struct grpc_fixture *fixture, uint32_t id, uint8_t how) {
+    static const struct str FIELDS[] = {{"", 0},
+                                        {"\x0f\x0d\00220", 5}, /* content-length */
+                                        {"\x0f\x0b\4gzip", 7}, /* content-encoding */
+                                        {"\0\6expect\14100-continue", 21},
+                                        {"\0\6cookie\1a\0\6cookie\1b", 20}};
+    char block[64] = "\x83\x86\x04\2/e\x01\1a";
+    size_t n = 8;
+    block[0] = how & 64 ? '\x82' : '\x83';
+    block[5] = "elsr"[how % 4];
+    struct str more = FIELDS[how / 4 % 5];
+    memcpy(block + n, more.ptr, more.len);
+    frame(fixture, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | (how & 128 ? 1 : 0), id,
+          str_make(block, n + more.len));
+}
+
 static void operate(struct grpc_fixture *fixture) {
     uint8_t op = take(&fixture->input), arg = take(&fixture->input);
     uint32_t id = 1 + 2 * (uint32_t)(take(&fixture->input) % 32);
     switch (op % 13) {
     case 0:
-        begin_call(fixture, id, arg);
+        if (fixture->session.http_requests && op >= 128) {
+            begin_request(fixture, id, arg);
+        } else {
+            begin_call(fixture, id, arg);
+        }
         break;
     case 1:
         frame(fixture, NGHTTP2_DATA, arg & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, message_of(arg));
@@ -356,7 +512,9 @@ static void operate(struct grpc_fixture *fixture) {
         pass(fixture, arg * (uint64_t)SECOND / 8);
         break;
     case 10:
-        finish_one(fixture, arg);
+        if (op < 128 || !finish_exchange(fixture, arg)) {
+            finish_one(fixture, arg);
+        }
         break;
     case 11:
         if (arg == 1) {
@@ -396,7 +554,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     uint8_t how = data[0];
     fixture->input = str_make((const char *)data + 1, size - 1);
-    open_world(fixture, how & 4);
+    open_world(fixture, how & 4, how & 64);
     if (how & 3) {
         feed(fixture, START, sizeof(START) - 1);
         run_iterations(fixture, 4);
