@@ -35,9 +35,10 @@
  * versioned struct begins with its size in bytes as its writer was compiled, and a reader reads no
  * member past that size. Changes, newest first:
  *
- *   1  2026-11  sluice_backend.model_configured with sluice_model_config;
+ *   1  2026-11  sluice_backend.model_configured with sluice_model_config, model_is_ready;
  *                sluice_request.sequence_id and the members after it;
- *                sluice_model_args.from_request
+ *                sluice_model_args.from_request,
+ *                config_json and complete; sluice_model_info.adds_config
  *   1  2026-11  sluice_model_info.iterative, sluice_response.run_again: iterative sequences
  *   1  2026-11  sluice_model_args.op_libraries
  *   1  2026-11  sluice_model_info.time_follows_shapes: without it measured times no longer decide
@@ -131,6 +132,13 @@ typedef struct sluice_model_args {
     /* 1: the configuration, and possibly the files, came with a request of a client: a backend that
      * runs programs out of them refuses such a model. Later addition. */
     int32_t from_request;
+    /* 1: the configuration is used as it is (--disable-auto-complete-config): sluice_model_info
+     * must not add to it. Later addition. */
+    int32_t is_complete;
+    /* The configuration before it is completed, as sluice_model_config.json; only for a backend
+     * that has model_configured, else NULL. Later addition. */
+    const char *config_json;
+    size_t config_json_bytes;
 } sluice_model_args;
 
 /* One input or output, as defined in the model. */
@@ -174,6 +182,14 @@ typedef struct sluice_model_info {
      * whose config.pbtxt says `iterative_sequence: true` is loaded only then.
      * Later addition: write it only if `size` includes it. */
     int32_t iterative;
+    /* 1, with takes_any: the model adds to its configuration. Then inputs and outputs that
+     * config.pbtxt does not have are added to it, with dimensions as config.pbtxt has them (without
+     * the batch); max_batch_size and decoupled replace what it says; dynamic_batching 1 turns
+     * batching on where it does not say so. Later addition: write it only if `size` includes it. */
+    int32_t adds_config;
+    int32_t decoupled;
+    int32_t dynamic_batching;
+    uint64_t max_batch_size;
 } sluice_model_info;
 
 /* The model's configuration, complete: what config.pbtxt gives, and what was taken from
@@ -359,6 +375,10 @@ typedef struct sluice_backend {
      * Returns: on failure, a status, with `error` filled: the model is not loaded. */
     sluice_status (*model_configured)(sluice_model *model, const sluice_model_config *config,
                                       sluice_error *error);
+    /* Optional (NULL), and read only if `size` includes it. Returns: whether the model can answer
+     * requests now; 0: health checks say that it is not ready. Must not block. Thread: any, from
+     * the first instance_open until the last instance_close. */
+    int (*model_is_ready)(sluice_model *model);
 } sluice_backend;
 
 /* The one exported function. `host` is valid until the process exits. Returns: the table,

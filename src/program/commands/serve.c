@@ -54,13 +54,11 @@ static const struct repository_params *params_of(const struct option_texts *path
 }
 
 /* For repository_options.opened: makes the front ends' data of a version before it is served, so
- * that a model with settings that they cannot use fails to load, and tells its backend the
- * configuration. */
+ * that a model with settings that they cannot use fails to load. */
 static enum status add_frontend_data(void *user, struct model_version *version, struct error *err) {
     (void)user;
     enum status st = mip_plan_add(version, err);
-    st = st == ST_OK ? model_labels_load(version, err) : st;
-    return st == ST_OK ? document_tell_config(version, err) : st;
+    return st == ST_OK ? model_labels_load(version, err) : st;
 }
 
 static const sluice_backend *const BUILTIN[] = {&ensemble_backend};
@@ -103,6 +101,7 @@ static struct repository_options options_of(const struct serve_settings *setting
             settings->model_load_thread_count > 0 ? (size_t)settings->model_load_thread_count : 1,
         .model_load_timeout_ns = settings->model_load_timeout_ns,
         .on_version_opened = add_frontend_data,
+        .print_config = document_print_config,
     };
 }
 

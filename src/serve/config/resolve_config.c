@@ -61,15 +61,16 @@ static enum status check_tensors(const char *kind, const sluice_tensor_info *inf
 }
 
 enum status model_info_check(const sluice_model_info *info, struct error *err) {
-    if (info->takes_any) {
+    if (info->takes_any && !info->adds_config) {
         return ST_OK;
     }
     if (check_tensors("input", info->inputs, info->n_inputs, err) != ST_OK ||
         check_tensors("output", info->outputs, info->n_outputs, err) != ST_OK) {
         return err->status;
     }
-    return info->n_outputs > 0 ? ST_OK
-                               : error_set(err, ST_BACKEND_FAILED, "the model has no outputs");
+    return info->n_outputs > 0 || info->adds_config
+               ? ST_OK
+               : error_set(err, ST_BACKEND_FAILED, "the model has no outputs");
 }
 
 /* ---- reshape --------------------------------------------------------------------------------- */

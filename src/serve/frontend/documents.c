@@ -672,19 +672,14 @@ enum status document_encode_config(struct repository *repository, struct str mod
 
 enum { CONFIG_JSON_MAX = 1 << 26, CONFIG_BYTES = 1024 /* of one, about */ };
 
-enum status document_tell_config(struct model_version *version, struct error *err) {
-    if (!model_version_wants_config(version)) {
-        return ST_OK;
-    }
-    struct arena *arena = model_version_arena(version);
-    struct str json;
+enum status document_print_config(struct arena *arena, const struct model_config *config,
+                                  struct str *out, struct error *err) {
     struct buf message;
     buf_init(&message, arena, CONFIG_BYTES);
-    add_config(&message, model_version_config(version));
+    add_config(&message, config);
     if (message.failed) {
         return error_no_memory(err, "the model's configuration");
     }
-    enum status st = v2_grpc_document_print(
-        arena, V2_GRPC_CONFIG, str_make(message.data, message.len), CONFIG_JSON_MAX, &json, err);
-    return st == ST_OK ? model_version_tell_config(version, json, err) : st;
+    return v2_grpc_document_print(arena, V2_GRPC_CONFIG, str_make(message.data, message.len),
+                                  CONFIG_JSON_MAX, out, err);
 }

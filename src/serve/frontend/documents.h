@@ -30,9 +30,10 @@ enum status document_encode_config(struct repository *repository, struct str mod
                                    struct str version, struct buf *out,
                                    struct error *err) SLUICE_MUST_USE;
 
-/* Gives the version's configuration to its backend, if that wants it, as JSON. In
- * repository_options.on_version_opened. Returns: the backend's error; ST_NO_MEMORY. */
-enum status document_tell_config(struct model_version *version, struct error *err) SLUICE_MUST_USE;
+/* For repository_options.print_config: a configuration as JSON, in `arena`, with a NUL after it.
+ * Thread: any. */
+enum status document_print_config(struct arena *arena, const struct model_config *config,
+                                  struct str *out, struct error *err) SLUICE_MUST_USE;
 
 enum { STATISTICS_MESSAGE_BYTES = 256, STATISTICS_JSON_BYTES = 1024 }; /* of a version, about */
 

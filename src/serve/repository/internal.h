@@ -173,6 +173,8 @@ struct repository {
     bool strict_readiness;
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;
+    enum status (*print_config)(struct arena *arena, const struct model_config *config,
+                                struct str *out, struct error *err);
     enum status (*on_scanned)(void *user, struct error *err);
     void *on_scanned_user;
     void (*on_state_changed)(void *user);

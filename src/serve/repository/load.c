@@ -71,6 +71,8 @@ static enum status load_version(struct repository *repository, struct model *mod
         .max_output_size = repository->max_output_size,
         .latencies = repository->latencies,
         .slow_reader_timeout_ns = repository->slow_reader_timeout_ns,
+        .is_complete = repository->config_rules.must_be_complete,
+        .print_config = repository->print_config,
         .from_request = model->override_config.ptr != NULL,
         .usable_cpus = repository->cpus.usable,
         .host_policies = repository->host_policies,

@@ -118,6 +118,10 @@ struct repository_options {
      * the loading thread. */
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;
+    /* Prints a configuration as JSON into `arena`, for backends that want it. May be NULL. Thread:
+     * a loading thread. */
+    enum status (*print_config)(struct arena *arena, const struct model_config *config,
+                                struct str *out, struct error *err);
 };
 
 /* Makes a repository without models; no file is read. `path_params` must stay valid. Returns:

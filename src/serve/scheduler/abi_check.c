@@ -20,7 +20,7 @@ _Static_assert(offsetof(sluice_param, number) == 40, "sluice_param.number");
 _Static_assert(offsetof(sluice_param, string) == 48, "sluice_param.string");
 _Static_assert(offsetof(sluice_param, string_bytes) == 56, "sluice_param.string_bytes");
 
-_Static_assert(sizeof(sluice_model_args) == 104, "sluice_model_args");
+_Static_assert(sizeof(sluice_model_args) == 120, "sluice_model_args");
 _Static_assert(offsetof(sluice_model_args, size) == 0, "sluice_model_args.size");
 _Static_assert(offsetof(sluice_model_args, name) == 8, "sluice_model_args.name");
 _Static_assert(offsetof(sluice_model_args, version) == 16, "sluice_model_args.version");
@@ -38,6 +38,10 @@ _Static_assert(offsetof(sluice_model_args, op_libraries) == 80, "sluice_model_ar
 _Static_assert(offsetof(sluice_model_args, n_op_libraries) == 88,
                "sluice_model_args.n_op_libraries");
 _Static_assert(offsetof(sluice_model_args, from_request) == 96, "sluice_model_args.from_request");
+_Static_assert(offsetof(sluice_model_args, is_complete) == 100, "sluice_model_args.is_complete");
+_Static_assert(offsetof(sluice_model_args, config_json) == 104, "sluice_model_args.config_json");
+_Static_assert(offsetof(sluice_model_args, config_json_bytes) == 112,
+               "sluice_model_args.config_json_bytes");
 
 _Static_assert(sizeof(sluice_tensor_info) == 48, "sluice_tensor_info");
 _Static_assert(offsetof(sluice_tensor_info, name) == 0, "sluice_tensor_info.name");
@@ -47,7 +51,7 @@ _Static_assert(offsetof(sluice_tensor_info, rank) == 24, "sluice_tensor_info.ran
 _Static_assert(offsetof(sluice_tensor_info, symbols) == 32, "sluice_tensor_info.symbols");
 _Static_assert(offsetof(sluice_tensor_info, optional) == 40, "sluice_tensor_info.optional");
 
-_Static_assert(sizeof(sluice_model_info) == 72, "sluice_model_info");
+_Static_assert(sizeof(sluice_model_info) == 88, "sluice_model_info");
 _Static_assert(offsetof(sluice_model_info, size) == 0, "sluice_model_info.size");
 _Static_assert(offsetof(sluice_model_info, platform) == 8, "sluice_model_info.platform");
 _Static_assert(offsetof(sluice_model_info, inputs) == 16, "sluice_model_info.inputs");
@@ -61,6 +65,12 @@ _Static_assert(offsetof(sluice_model_info, data_dependent) == 56,
 _Static_assert(offsetof(sluice_model_info, time_follows_shapes) == 60,
                "sluice_model_info.time_follows_shapes");
 _Static_assert(offsetof(sluice_model_info, iterative) == 64, "sluice_model_info.iterative");
+_Static_assert(offsetof(sluice_model_info, adds_config) == 68, "sluice_model_info.adds_config");
+_Static_assert(offsetof(sluice_model_info, decoupled) == 72, "sluice_model_info.decoupled");
+_Static_assert(offsetof(sluice_model_info, dynamic_batching) == 76,
+               "sluice_model_info.dynamic_batching");
+_Static_assert(offsetof(sluice_model_info, max_batch_size) == 80,
+               "sluice_model_info.max_batch_size");
 
 _Static_assert(sizeof(sluice_piece) == 16, "sluice_piece");
 _Static_assert(offsetof(sluice_piece, data) == 0, "sluice_piece.data");
@@ -135,7 +145,7 @@ _Static_assert(offsetof(sluice_host, log) == 32, "sluice_host.log");
 _Static_assert(offsetof(sluice_host, now_ns) == 40, "sluice_host.now_ns");
 _Static_assert(offsetof(sluice_host, computed) == 48, "sluice_host.computed");
 
-_Static_assert(sizeof(sluice_backend) == 96, "sluice_backend");
+_Static_assert(sizeof(sluice_backend) == 104, "sluice_backend");
 _Static_assert(offsetof(sluice_backend, size) == 0, "sluice_backend.size");
 _Static_assert(offsetof(sluice_backend, abi) == 8, "sluice_backend.abi");
 _Static_assert(offsetof(sluice_backend, name) == 16, "sluice_backend.name");
@@ -148,6 +158,7 @@ _Static_assert(offsetof(sluice_backend, instance_open) == 64, "sluice_backend.in
 _Static_assert(offsetof(sluice_backend, instance_close) == 72, "sluice_backend.instance_close");
 _Static_assert(offsetof(sluice_backend, execute) == 80, "sluice_backend.execute");
 _Static_assert(offsetof(sluice_backend, model_configured) == 88, "sluice_backend.model_configured");
+_Static_assert(offsetof(sluice_backend, model_is_ready) == 96, "sluice_backend.model_is_ready");
 
 _Static_assert(sizeof(sluice_status) == 4, "sluice_status");
 _Static_assert(sizeof(sluice_datatype) == 4, "sluice_datatype");

@@ -29,11 +29,8 @@ const struct model_config *model_version_config(const struct model_version *vers
  * of a model that is a single file. Without a trailing '/'; "." for a bare file name. */
 struct str model_version_directory(const struct model_version *version);
 
-/* Returns: whether the backend wants to know the complete configuration as JSON. */
-bool model_version_wants_config(const struct model_version *version);
-/* Tells it; only during repository_options.on_version_opened. Returns: the backend's error. */
-enum status model_version_tell_config(struct model_version *version, struct str json,
-                                      struct error *err) SLUICE_MUST_USE;
+/* Returns: whether its backend can answer requests now: health checks say so. */
+bool model_version_is_ready(const struct model_version *version);
 
 /* The memory that a response of the version took of late, for those whose size does not follow from
  * the specification. 0: not known. */

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "core/base/log.h"
+#include "serve/config/config_add.h"
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/ensemble_call.h"
 #include "serve/scheduler/sequence/state.h"
@@ -44,6 +45,38 @@ static sluice_param *params_for_backend(struct arena *arena, const struct model_
     return params;
 }
 
+/* Backends that were compiled before a member was there have shorter tables. */
+#define HAS(backend, member)                                                                       \
+    ((backend)->size >= offsetof(sluice_backend, member) + sizeof((backend)->member) &&            \
+     (backend)->member)
+
+static bool wants_config(const struct model_version *version,
+                         const struct version_options *options) {
+    return options->print_config && HAS(version->backend, model_configured);
+}
+
+static enum status tell_config(struct model_version *version, const struct version_options *options,
+                               struct error *err) {
+    struct str json;
+    if (!wants_config(version, options)) {
+        return ST_OK;
+    }
+    enum status st = options->print_config(version->arena, &version->config, &json, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    sluice_error reason = {{0}};
+    const sluice_model_config config = {
+        .size = sizeof(config),
+        .json = json.ptr,
+        .json_bytes = json.len,
+        .max_batch_size = version->config.max_batch_size,
+        .decoupled = version->config.decoupled,
+    };
+    sluice_status status = version->backend->model_configured(version->model, &config, &reason);
+    return status == SLUICE_OK ? ST_OK : backend_error(err, version->backend, status, reason.text);
+}
+
 static enum status open_model(struct model_version *version, const struct version_options *options,
                               struct error *err) {
     sluice_error reason = {{0}};
@@ -65,9 +98,19 @@ static enum status open_model(struct model_version *version, const struct versio
         .op_libraries = options->op_libraries,
         .n_op_libraries = options->n_op_libraries,
         .from_request = options->from_request,
+        .is_complete = options->is_complete,
     };
     if (!args.params) {
         return error_no_memory(err, "the model's parameters");
+    }
+    if (wants_config(version, options)) {
+        struct str json;
+        enum status st = options->print_config(version->arena, &version->config, &json, err);
+        if (st != ST_OK) {
+            return st;
+        }
+        args.config_json = json.ptr;
+        args.config_json_bytes = json.len;
     }
     sluice_status status = version->backend->model_open(&args, &version->model, &reason);
     return status == SLUICE_OK ? ST_OK : backend_error(err, version->backend, status, reason.text);
@@ -91,6 +134,12 @@ static enum status describe_model(struct model_version *version,
                          "sequence_batching.iterative_sequence: backend %s does not ask to run "
                          "requests of this model again; leave it out",
                          version->backend->name);
+    }
+    if (info->adds_config) {
+        st = config_add(version->arena, &version->config, info, err);
+        if (st != ST_OK) {
+            return error_prefix(err, "what the model adds to its configuration");
+        }
     }
     st = resolve_config(version->arena, &version->config, info, options->version,
                         options->default_max_batch_size, &version->plan, err);
@@ -359,6 +408,9 @@ enum status version_open(const struct version_options *options, struct model_ver
         st = options->on_version_opened(options->on_version_opened_user, version, err);
     }
     if (st == ST_OK) {
+        st = tell_config(version, options, err);
+    }
+    if (st == ST_OK) {
         st = is_ensemble(version) ? open_ensemble(version, options, err)
                                   : open_instances(version, &info, err);
     }
@@ -415,24 +467,9 @@ const struct model_config *model_version_config(const struct model_version *vers
     return &version->config;
 }
 
-/* Backends that were compiled before the member was there have shorter tables. */
-bool model_version_wants_config(const struct model_version *version) {
-    const sluice_backend *backend = version->backend;
-    return backend->size >= sizeof(*backend) && backend->model_configured;
-}
-
-enum status model_version_tell_config(struct model_version *version, struct str json,
-                                      struct error *err) {
-    sluice_error reason = {{0}};
-    const sluice_model_config config = {
-        .size = sizeof(config),
-        .json = json.ptr,
-        .json_bytes = json.len,
-        .max_batch_size = version->config.max_batch_size,
-        .decoupled = version->config.decoupled,
-    };
-    sluice_status status = version->backend->model_configured(version->model, &config, &reason);
-    return status == SLUICE_OK ? ST_OK : backend_error(err, version->backend, status, reason.text);
+bool model_version_is_ready(const struct model_version *version) {
+    return !HAS(version->backend, model_is_ready) ||
+           version->backend->model_is_ready(version->model) != 0;
 }
 
 struct str model_version_directory(const struct model_version *version) {

@@ -102,6 +102,10 @@ struct version_options {
     const char *const *op_libraries; /* sluice_model_args.op_libraries */
     size_t n_op_libraries;
     bool from_request; /* sluice_model_args.from_request */
+    bool is_complete;  /* sluice_model_args.is_complete */
+    /* repository_options.print_config; NULL: backends are not told the configuration */
+    enum status (*print_config)(struct arena *arena, const struct model_config *config,
+                                struct str *out, struct error *err);
     unsigned usable_cpus;
     const struct host_policies *host_policies; /* outlive the version; NULL: none */
     const struct latency_options *latencies;   /* outlives the version; NULL: none */

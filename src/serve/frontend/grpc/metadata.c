@@ -37,7 +37,7 @@ enum status grpc_answer_model_ready(struct grpc_api *api, struct grpc_call *call
     }
     st = repository_find(api->options.services.repository, name,
                          text.len > 0 ? text : str_make(NULL, 0), &version, err);
-    v2_grpc_bool_encode(out, st == ST_OK);
+    v2_grpc_bool_encode(out, st == ST_OK && model_version_is_ready(version));
     if (st == ST_OK) {
         model_version_unref(version);
     }
@@ -100,9 +100,10 @@ enum grpc_health_state grpc_api_health_state(void *context, struct str service) 
     enum status st = repository_find(api->options.services.repository, service, str_make(NULL, 0),
                                      &version, NULL);
     if (st == ST_OK) {
+        bool unready = atomic_load_explicit(&api->draining, memory_order_relaxed) ||
+                       !model_version_is_ready(version);
         model_version_unref(version);
-        bool draining = atomic_load_explicit(&api->draining, memory_order_relaxed);
-        return draining ? GRPC_HEALTH_NOT_SERVING : GRPC_HEALTH_SERVING;
+        return unready ? GRPC_HEALTH_NOT_SERVING : GRPC_HEALTH_SERVING;
     }
     return st == ST_NOT_READY ? GRPC_HEALTH_NOT_SERVING : GRPC_HEALTH_SERVICE_UNKNOWN;
 }

@@ -36,6 +36,7 @@ void http_answer_model_ready(struct http_api *api, struct http_exchange *exchang
         return;
     }
     if (st == ST_OK) {
+        st = model_version_is_ready(version) ? ST_OK : ST_NOT_READY;
         model_version_unref(version);
     }
     struct buf body;
