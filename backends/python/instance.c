@@ -19,7 +19,7 @@ enum {
     INLINE_BYTES = 16384, /* inputs of a batch up to so many are in the message itself */
     INLINE_ALIGNMENT = 16,
     POLL_MS = 1000,      /* at most until it is seen that a worker has ended */
-    DOWN_WAIT_MS = 1000, /* that a batch waits for a worker that is being started again */
+    DOWN_WAIT_MS = 3000, /* that a batch waits for a worker that is being started again */
     FIRST_PAUSE_MS = 100,
     LONGEST_PAUSE_MS = 30000,
     STABLE_MS = 60000, /* a worker that lived for so long ends the growth of the pause */
@@ -188,8 +188,12 @@ static enum outcome take_message(sluice_instance *instance, struct message *mess
         lines_copy_text(text.ptr, text.n_bytes, reason, n_bytes);
         return HAS_FAILED;
     }
+    case WIRE_DESCRIBED:
+        ok = instance->describes && description_read(&instance->model->description, &reader);
+        outcome = IS_READY;
+        break;
     case WIRE_RESULT:
-        ok = answers_take(instance, message, &broken);
+        ok = !instance->describes && answers_take(instance, message, &broken);
         break;
     case WIRE_NEED:
         ok = answer_need(instance, &reader);
@@ -338,6 +342,7 @@ static int send_init(sluice_instance *instance) {
         {"model_instance_kind", "CPU"},
         {"model_instance_device_id", "0"},
         {"memory_limit", limit},
+        {"describe", instance->describes ? "1" : ""},
     };
     size_t n = sizeof(pairs) / sizeof(pairs[0]);
     wire_begin(buf, WIRE_INIT);
@@ -570,6 +575,9 @@ static int run_worker(sluice_instance *instance, uint64_t next_ms, int is_first)
             snprintf(reason, sizeof(reason), "could not be started again: %.450s", error.text);
         }
     }
+    if (status == SLUICE_OK) {
+        atomic_fetch_add_explicit(&instance->model->n_ready, 1, memory_order_relaxed);
+    }
     if (is_first) {
         set_first(instance, status, &error);
     }
@@ -579,6 +587,7 @@ static int run_worker(sluice_instance *instance, uint64_t next_ms, int is_first)
         pthread_cond_broadcast(&instance->changed);
         pthread_mutex_unlock(&instance->lock);
         serve(instance, reason, sizeof(reason));
+        atomic_fetch_sub_explicit(&instance->model->n_ready, 1, memory_order_relaxed);
         if (is_closing(instance) && !reason[0]) {
             finalize_worker(instance);
         } else {
@@ -626,28 +635,55 @@ static void instance_free(sluice_instance *instance) {
     free(instance);
 }
 
-sluice_status python_instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
-                                   sluice_error *error) {
-    *instance = NULL;
-    if (!model->config) {
-        return error_set(error, SLUICE_UNSUPPORTED,
-                         "the host has not given the model's configuration (model_configured)");
+/* Returns: NULL with the error. */
+static sluice_instance *instance_new(sluice_model *model, uint32_t index, sluice_error *error) {
+    struct sluice_instance *instance = calloc(1, sizeof(*instance));
+    if (!instance) {
+        error_no_memory(error, "instance %u", (unsigned)index);
+        return NULL;
     }
-    struct sluice_instance *opened = calloc(1, sizeof(*opened));
-    if (!opened) {
-        return error_no_memory(error, "instance %u", (unsigned)index);
-    }
-    opened->model = model;
-    opened->index = index;
-    opened->process = (struct process){.socket = -1, .lines = -1};
-    opened->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    instance->model = model;
+    instance->index = index;
+    instance->process = (struct process){.socket = -1, .lines = -1};
+    instance->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&opened->changed, &monotonic);
+    pthread_cond_init(&instance->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&opened->lock, NULL);
-    pthread_mutex_init(&opened->send_lock, NULL);
+    pthread_mutex_init(&instance->lock, NULL);
+    pthread_mutex_init(&instance->send_lock, NULL);
+    return instance;
+}
+
+sluice_status python_describe(sluice_model *model, sluice_error *error) {
+    sluice_instance *instance = instance_new(model, 0, error);
+    char reason[512];
+    if (!instance) {
+        return SLUICE_NO_MEMORY;
+    }
+    instance->describes = 1;
+    sluice_status status = start_worker(instance, error);
+    snprintf(reason, sizeof(reason), "%s", status == SLUICE_OK ? "has ended" : error->text);
+    end_worker(instance, reason, sizeof(reason));
+    if (status != SLUICE_OK && error->text[0] == '\0') {
+        error_set(error, status, "auto_complete_config: the Python worker %.450s", reason);
+    }
+    instance_free(instance);
+    return status;
+}
+
+sluice_status python_instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
+                                   sluice_error *error) {
+    *instance = NULL;
+    if (!model->is_configured) {
+        return error_set(error, SLUICE_UNSUPPORTED,
+                         "the host has not given the model's configuration (model_configured)");
+    }
+    sluice_instance *opened = instance_new(model, index, error);
+    if (!opened) {
+        return SLUICE_NO_MEMORY;
+    }
     if (opened->wake < 0 || pthread_create(&opened->supervisor, NULL, supervise, opened) != 0) {
         instance_free(opened);
         return error_set(error, SLUICE_UNAVAILABLE, "no thread or descriptor for instance %u",

@@ -41,7 +41,8 @@ struct sluice_instance {
     sluice_model *model;
     uint32_t index;
     pthread_t supervisor;
-    int wake; /* eventfd: the instance is to be closed */
+    int describes; /* it calls auto_complete_config, and serves nothing */
+    int wake;      /* eventfd: the instance is to be closed */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -2,6 +2,7 @@
 #ifndef SLUICE_PYTHON_MODEL_H
 #define SLUICE_PYTHON_MODEL_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "python/process.h"
@@ -34,10 +35,30 @@ struct sluice_model {
     struct options options;
     struct python python;
     uint64_t max_output_bytes; /* 0: no limit */
-    /* of model_configured */
-    char *config; /* JSON; NULL: not configured */
+    char *config;              /* JSON: as it was given, from model_configured on complete */
+    atomic_int n_ready;        /* instances whose worker is there */
+    int is_configured;
+    int is_complete; /* auto_complete_config is not called */
     int decoupled;
+    struct description {
+        int is_set;
+        uint64_t max_batch_size;
+        int decoupled, dynamic_batching;
+        sluice_tensor_info *inputs, *outputs;
+        size_t n_inputs, n_outputs;
+    } description; /* of auto_complete_config */
 };
+
+/* description.c */
+
+struct wire_reader;
+/* Reads DESCRIBED. Returns: 0 when it is not well-formed, or memory is out. */
+int description_read(struct description *description, struct wire_reader *reader);
+void description_fini(struct description *description);
+
+/* Has a worker call auto_complete_config, and fills model->description. Returns: the model's error.
+ */
+sluice_status python_describe(sluice_model *model, sluice_error *error);
 
 sluice_status python_instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
                                    sluice_error *error);

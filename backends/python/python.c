@@ -4,6 +4,7 @@
  * Read in this order: wire.h (what goes between the two), instance.c (the life of a worker),
  * answers.c (its responses), block.h (shared memory); then python/sluice_server/worker, the other
  * side. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ static const sluice_host *the_host;
 
 static void model_close(sluice_model *model) {
     options_fini(&model->options);
+    description_fini(&model->description);
     free(model->name);
     free(model->file);
     free(model->directory);
@@ -47,6 +49,8 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
     opened->name = strdup(args->name);
     opened->file = strdup(args->path);
     opened->directory = args->directory[0] ? strdup(args->directory) : directory_of(args->path);
+    opened->config = args->config_json ? strndup(args->config_json, args->config_json_bytes) : NULL;
+    opened->is_complete = args->is_complete != 0;
     sluice_status status = opened->name && opened->file && opened->directory
                                ? options_init(&opened->options, args, error)
                                : error_no_memory(error, "the model");
@@ -67,13 +71,55 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
     return SLUICE_OK;
 }
 
+/* Returns: whether the file contains the word. A worker is started to describe a model only where
+ * it could have something to say. */
+static int file_has(const char *path, const char *word) {
+    char line[4096];
+    int found = 0;
+    FILE *file = fopen(path, "re");
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        found = strstr(line, word) != NULL;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return found;
+}
+
+static sluice_status fail_unlisted(const struct sluice_model *model, sluice_error *error) {
+    return error_set(error, SLUICE_INVALID_ARGUMENT,
+                     "the inputs and outputs of a model in Python are listed in config.pbtxt, or "
+                     "added by a method of its class in %.120s: @staticmethod def "
+                     "auto_complete_config(config): config.add_input({\"name\": \"IN\", "
+                     "\"data_type\": \"TYPE_FP32\", \"dims\": [-1]}); config.add_output("
+                     "{\"name\": \"OUT\", \"data_type\": \"TYPE_FP32\", \"dims\": [-1]}); "
+                     "config.set_max_batch_size(8); return config",
+                     model->file);
+}
+
 static sluice_status model_describe(sluice_model *model, sluice_model_info *info,
                                     sluice_error *error) {
-    (void)model;
-    (void)error;
     info->platform = "python";
     info->takes_any = 1;
-    return SLUICE_OK;
+    int completes = model->config && !model->is_complete &&
+                    info->size >= offsetof(sluice_model_info, max_batch_size) + 8 &&
+                    file_has(model->file, "auto_complete_config");
+    sluice_status status = completes ? python_describe(model, error) : SLUICE_OK;
+    const struct description *description = &model->description;
+    if (status == SLUICE_OK && description->is_set) {
+        info->adds_config = 1;
+        info->max_batch_size = description->max_batch_size;
+        info->decoupled = description->decoupled;
+        info->dynamic_batching = description->dynamic_batching;
+        info->inputs = description->inputs;
+        info->n_inputs = description->n_inputs;
+        info->outputs = description->outputs;
+        info->n_outputs = description->n_outputs;
+    }
+    /* The host prints it without blanks. */
+    int lists_none = completes ? description->n_outputs == 0
+                               : model->config && strstr(model->config, "\"output\":[]");
+    return status == SLUICE_OK && lists_none ? fail_unlisted(model, error) : status;
 }
 
 static sluice_status model_configured(sluice_model *model, const sluice_model_config *config,
@@ -81,7 +127,12 @@ static sluice_status model_configured(sluice_model *model, const sluice_model_co
     free(model->config);
     model->config = strndup(config->json, config->json_bytes);
     model->decoupled = config->decoupled != 0;
+    model->is_configured = 1;
     return model->config ? SLUICE_OK : error_no_memory(error, "the model's configuration");
+}
+
+static int model_is_ready(sluice_model *model) {
+    return atomic_load_explicit(&model->n_ready, memory_order_relaxed) > 0;
 }
 
 static const char *const extensions[] = {".py", NULL};
@@ -99,6 +150,7 @@ static const sluice_backend table = {
     .instance_close = python_instance_close,
     .execute = python_execute,
     .model_configured = model_configured,
+    .model_is_ready = model_is_ready,
 };
 
 const sluice_backend *sluice_backend_entry(const sluice_host *host) {

@@ -213,6 +213,18 @@ void wire_read_output(struct wire_reader *reader, struct wire_output *output) {
     output->dims = take(reader, output->rank * sizeof(int64_t));
 }
 
+void wire_read_tensor(struct wire_reader *reader, struct wire_tensor *tensor) {
+    tensor->name = wire_read_text(reader);
+    uint8_t datatype = wire_read_u8(reader);
+    tensor->optional = wire_read_u8(reader);
+    tensor->rank = wire_read_u8(reader);
+    if (datatype < SLUICE_BOOL || datatype > SLUICE_BF16 || tensor->rank > WIRE_MAX_RANK) {
+        reader->failed = 1;
+    }
+    tensor->datatype = (sluice_datatype)datatype;
+    tensor->dims = take(reader, tensor->rank * sizeof(int64_t));
+}
+
 void wire_copy_dims(struct wire_reader *reader, const struct wire_output *output, int64_t *dims) {
     if (reader->failed) {
         return;

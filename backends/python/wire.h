@@ -29,6 +29,9 @@
  *   NEED      tag u32, bytes u64: asks for a block for outputs
  *   LOG       level u8 (sluice_log_level), text
  *   FREED     n u32, block u32…
+ *   DESCRIBED max_batch_size u64, decoupled u8, dynamic batching u8, then inputs and outputs, each
+ *             n u32, (name, datatype u8, optional u8, rank u8, dimensions i64…)…: in place of
+ *             READY, where INIT asked for the configuration alone
  *   ASK       tag u32, token u64: is that request cancelled?
  *   parameter name, kind u8 (sluice_param_kind), and 8 bytes or a text */
 #ifndef SLUICE_PYTHON_WIRE_H
@@ -60,6 +63,7 @@ enum wire_type {
     WIRE_LOG = 68,
     WIRE_FREED = 69,
     WIRE_ASK = 70,
+    WIRE_DESCRIBED = 71,
 };
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -156,6 +160,19 @@ void wire_read_response(struct wire_reader *reader, struct wire_response *respon
 void wire_read_output(struct wire_reader *reader, struct wire_output *output);
 /* Texts are views of the message, which names and values end in without a NUL. */
 void wire_read_param(struct wire_reader *reader, sluice_param *param);
+/* A tensor of DESCRIBED. */
+struct wire_tensor {
+    struct wire_text name;
+    sluice_datatype datatype;
+    uint8_t optional;
+    size_t rank;
+    const unsigned char *dims; /* not aligned; -1: any size */
+};
+
+enum { WIRE_TENSOR_LEAST = 7 };
+
+void wire_read_tensor(struct wire_reader *reader, struct wire_tensor *tensor);
+
 /* Copies the dimensions; a negative one makes the reader fail. */
 void wire_copy_dims(struct wire_reader *reader, const struct wire_output *output, int64_t *dims);
 

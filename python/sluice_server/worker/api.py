@@ -350,6 +350,65 @@ class Encoded:
                 np.copyto(place, data)
 
 
+# ---- the configuration -----------------------------------------------------------------------------
+
+
+class ModelConfig:
+    """What auto_complete_config gets and returns."""
+
+    def __init__(self, model_config):
+        self._model_config = model_config
+
+    def as_dict(self):
+        return self._model_config
+
+    def _fail(self, text):
+        raise ValueError(f"auto_complete_config of model {self._model_config['name']!r}: {text}")
+
+    def set_max_batch_size(self, max_batch_size):
+        given = self._model_config["max_batch_size"]
+        if given > max_batch_size:
+            self._fail(f"max_batch_size {max_batch_size} is below that of config.pbtxt, {given}")
+        self._model_config["max_batch_size"] = max_batch_size
+
+    def set_dynamic_batching(self):
+        for other in ("sequence_batching", "ensemble_scheduling"):
+            if other in self._model_config:
+                self._fail(f"dynamic_batching cannot be set, as config.pbtxt has {other}")
+        self._model_config.setdefault("dynamic_batching", {})
+
+    def set_model_transaction_policy(self, transaction_policy_dict):
+        unknown = [key for key in transaction_policy_dict if key != "decoupled"]
+        if unknown:
+            self._fail(f"model_transaction_policy has no {unknown[0]!r}, but 'decoupled'")
+        policy = self._model_config.setdefault("model_transaction_policy", {})
+        decoupled = transaction_policy_dict.get("decoupled", False)
+        if policy.get("decoupled", False) and not decoupled:
+            self._fail("decoupled is false, and true in config.pbtxt")
+        policy["decoupled"] = decoupled
+
+    def add_input(self, input):
+        self._add("input", input, ("name", "data_type", "dims", "optional"))
+
+    def add_output(self, output):
+        self._add("output", output, ("name", "data_type", "dims"))
+
+    def _add(self, side, properties, known):
+        for key in properties:
+            if key not in known:
+                self._fail(f"{side} has an unknown property {key!r}: {', '.join(known)} are known")
+        for key in ("name", "data_type", "dims"):
+            if key not in properties:
+                self._fail(f"{side} {properties.get('name', '')!r} has no {key!r}")
+        given = _config_by_name(self._model_config, side, properties["name"])
+        if given is None:
+            self._model_config.setdefault(side, []).append(dict(properties))
+            return
+        for key in ("data_type", "dims"):
+            if given[key] != properties[key]:
+                self._fail(f"{side} {properties['name']!r}: {key} is {properties[key]}, and {given[key]} in config.pbtxt")
+
+
 # ---- the log ---------------------------------------------------------------------------------------
 
 

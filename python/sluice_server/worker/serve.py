@@ -107,10 +107,14 @@ class Worker:
         limit = int(arguments.get("memory_limit", "0"))
         if limit > 0:
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        self._describes = arguments.get("describe") == "1"
         path = os.path.abspath(arguments["model_file"])
         self.version_directory = os.path.dirname(path)
         self._read_config(arguments["model_config"])
         model_class = self._import(path)
+        if self._describes:
+            self._describe(model_class, json.loads(arguments["model_config"]))
+            return
         self.model = model_class()
         if not hasattr(self.model, "execute"):
             raise ModelError(f"{path}: class TritonPythonModel has no method execute")
@@ -119,6 +123,35 @@ class Worker:
         if inspect.iscoroutinefunction(self.model.execute):
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="asyncio", daemon=True).start()
+
+    def _describe(self, model_class, config):
+        """Tells the server what auto_complete_config makes of the configuration."""
+        model_config = api.ModelConfig(config)
+        if hasattr(model_class, "auto_complete_config"):
+            made = self._call("auto_complete_config", lambda: model_class.auto_complete_config(model_config))
+            if not isinstance(made, api.ModelConfig):
+                raise ModelError("auto_complete_config must return the ModelConfig that it is given, it returned "
+                                 f"{type(made).__name__}")
+            config = made.as_dict()
+        parts = [wire.U64.pack(config.get("max_batch_size", 0)),
+                 wire.U8.pack(api.using_decoupled_model_transaction_policy(config)),
+                 wire.U8.pack("dynamic_batching" in config)]
+        for side in ("input", "output"):
+            parts.append(wire.U32.pack(len(config.get(side, ()))))
+            parts.extend(self._tensor(side, properties) for properties in config.get(side, ()))
+        self.channel.send(wire.DESCRIBED, *parts)
+
+    @staticmethod
+    def _tensor(side, properties):
+        dims = [int(size) for size in properties["dims"]]
+        try:
+            datatype = tensors.CONFIG_NAMES[properties["data_type"]]
+        except KeyError:
+            raise ModelError(f"auto_complete_config: {side} {properties['name']!r}: "
+                             f"{properties['data_type']!r} is no data_type") from None
+        return (wire.text(properties["name"]) + wire.U8.pack(datatype)
+                + wire.U8.pack(bool(properties.get("optional", False))) + wire.U8.pack(len(dims))
+                + b"".join(map(wire.I64.pack, dims)))
 
     def _initialize_arguments(self):
         names = ("model_config", "model_instance_kind", "model_instance_name", "model_instance_device_id",
@@ -303,6 +336,8 @@ def main(fd):
         except Exception as error:
             traceback.print_exc()
             worker.channel.send(wire.FAILED, wire.text(describe(error)))
+            return
+        if worker.model is None:
             return
         gc.freeze()
         worker.channel.send(wire.READY)

@@ -21,6 +21,7 @@ NEED = 67
 LOG = 68
 FREED = 69
 ASK = 70
+DESCRIBED = 71
 
 HEAD = struct.Struct("<II")
 U8 = struct.Struct("<B")

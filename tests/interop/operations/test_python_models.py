@@ -2,10 +2,12 @@
 becomes of wrong answers, of workers that end, and of other models beside them."""
 import json
 import os
+import queue
 import signal
 import stat
 import sys
 import textwrap
+import urllib.request
 
 import numpy
 import pytest
@@ -204,6 +206,26 @@ def test_idle_worker_that_is_killed_is_started_again(running):
     wait_restarted(server, client)
 
 
+def test_model_without_a_worker_is_not_ready(running, tmp_path):
+    """The second start of the worker fails, as its file is another one now."""
+    server = running(does=("does", DOES), other=("does", DOES))
+    server.expect_error("worker of instance 0")
+    path = tmp_path / "models" / "does" / "1" / "model.py"
+    source = path.read_text()
+    path.write_text("raise RuntimeError('broken')\n")
+    clients = [Client(server, protocol).client for protocol in ("http", "grpc")]
+    assert all(client.is_model_ready("does") for client in clients)
+    os.kill(int(Client(server).ask("does", "pid")), signal.SIGKILL)
+    server.wait_for(lambda: not any(client.is_model_ready("does") for client in clients), "a model that is not ready")
+    assert all(client.is_model_ready("other") and client.is_server_ready() for client in clients)
+    server.wait_for(lambda: "could not be started again" in server.log_text(), "a line about the start that failed")
+    error = Client(server).error_of("does", "fine")
+    assert "could not be started again: import failed: RuntimeError: broken" in error
+    path.write_text(source)
+    server.wait_for(lambda: all(client.is_model_ready("does") for client in clients), "a model that is ready again")
+    assert Client(server).ask("does", "fine") == "fine"
+
+
 def test_worker_beside_its_instance_keeps_serving(running):
     """Requests are those of the instance that works, while the other is started again."""
     server = running(does=("does", DOES + "instance_group { count: 2 }\n"))
@@ -320,7 +342,7 @@ def test_models_that_do_not_load_say_why(running):
     assert "parameter python: expected a Python interpreter, or a directory that has bin/python3, got /no/python" in \
         reasons["nowhere"]
     assert "parameter start_timeout_s: expected a whole number from 1" in reasons["negative"]
-    assert "config.pbtxt must list each input" in reasons["unlisted"]
+    assert "are listed in config.pbtxt, or added by a method of its class" in reasons["unlisted"]
     assert Client(server).ask("does", "fine") == "fine"
     assert len(python_models.workers(server.pid)) == 1
 
@@ -393,6 +415,171 @@ def test_a_directory_with_programs_has_no_models_of_them(start_server, tmp_path)
     server = start_server(tmp_path / "files", wait="nothing")
     assert server.wait_exit() == 1
     assert "neither a model nor a directory of models" in server.log_text()
+
+
+class Stream:
+    """A stream of tritonclient, and what came over it."""
+
+    def __init__(self, server):
+        self.answers = queue.Queue()
+        self.client = tritonclient.grpc.InferenceServerClient(server.grpc_address)
+        self.client.start_stream(lambda result, error: self.answers.put((result, error)))
+
+    def ask(self, n, how=""):
+        inputs = [tritonclient.grpc.InferInput("N", [1], "INT32")]
+        inputs[0].set_data_from_numpy(numpy.array([n], numpy.int32))
+        if how:
+            inputs.append(tritonclient.grpc.InferInput("HOW", [1], "BYTES"))
+            inputs[1].set_data_from_numpy(numpy.array([how.encode()], dtype=object))
+        self.client.async_stream_infer("stream", inputs, enable_empty_final_response=True)
+
+    def all(self):
+        """What came up to the final response: numbers, and texts of errors."""
+        came = []
+        while True:
+            result, error = self.answers.get(timeout=http1.PATIENCE)
+            if error is not None:
+                return [*came, error.message()]
+            if len(result.get_response().outputs) > 0:
+                came.append(int(result.as_numpy("I")[0]))
+            if result.get_response().parameters["triton_final_response"].bool_param:
+                return came
+
+
+def test_decoupled_model_sends_any_number_of_responses(running):
+    server = running(stream=("stream", None))
+    stream = Stream(server)
+    for how in ("", "thread"):
+        for n in (0, 1, 100):
+            stream.ask(n, how)
+            assert stream.all() == list(range(n))
+    assert "send: the request has got its final response" in server.log_text()
+    stream.client.stop_stream()
+    several = [Stream(server) for _ in range(8)]
+    for one in several:
+        one.ask(50, "thread")
+    assert [one.all() for one in several] == [list(range(50))] * 8
+    for one in several:
+        one.client.stop_stream()
+
+
+def test_decoupled_model_that_fails_answers_its_requests(running):
+    server = running(stream=("stream", None))
+    stream = Stream(server)
+    stream.ask(3, "raises")
+    assert "ValueError: as asked" in stream.all()[0]
+    stream.ask(3, "returns")
+    assert "a decoupled model sends its responses by get_response_sender" in stream.all()[0]
+    stream.ask(2, "error")
+    assert stream.all() == [0, 1, "in the middle"]
+    stream.client.stop_stream(cancel_requests=True)
+    stream = Stream(server)
+    stream.ask(3)
+    assert stream.all() == [0, 1, 2]
+    stream.client.stop_stream()
+
+
+def test_decoupled_model_hears_of_a_client_that_left(running):
+    server = running(stream=("stream", None))
+    stream = Stream(server)
+    stream.ask(1, "cancel")
+    assert int(stream.answers.get(timeout=http1.PATIENCE)[0].as_numpy("I")[0]) == 0
+    stream.client.stop_stream(cancel_requests=True)
+    server.wait_for(lambda: "was cancelled" in server.log_text(), "the model's line")
+    stream = Stream(server)
+    stream.ask(3)
+    assert stream.all() == [0, 1, 2]
+    stream.client.stop_stream()
+
+
+def test_generate_stream_has_an_event_for_each_response(running):
+    server = running(stream=("stream", None))
+    url = f"http://{server.address}/v2/models/stream/generate_stream"
+    with urllib.request.urlopen(url, b'{"N": [3]}', timeout=http1.PATIENCE) as answer:
+        events = [json.loads(line[5:]) for line in answer.read().decode().splitlines() if line.startswith("data:")]
+    assert [event["I"] for event in events] == [0, 1, 2]
+
+
+def test_requests_of_an_async_model_run_at_the_same_time(running):
+    config = (tensor("input", "INPUT0", "FP32", [1]) + tensor("output", "OUTPUT0", "FP32", [1]) + "max_batch_size: 8\n")
+    server = running(sleeps=("sleeps", config))
+    client = Client(server)
+    array = numpy.array([[0.01]], numpy.float32)
+    for _ in range(5):
+        assert (client.infer("sleeps", {"INPUT0": array}).as_numpy("OUTPUT0") == array).all()
+
+
+ADDS = """
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        {}
+        return config
+    def execute(self, requests):
+        import triton_python_backend_utils as pb_utils
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())])
+                for request in requests]
+"""
+IN = 'config.add_input({"name": "DO", "data_type": "TYPE_STRING", "dims": [1]})'
+OUT = 'config.add_output({"name": "OUT", "data_type": "TYPE_STRING", "dims": [1]})'
+GIVEN = tensor("input", "DO", "BYTES", [1]) + tensor("output", "OUT", "BYTES", [1])
+
+
+def test_auto_complete_config_adds_to_the_configuration(running):
+    server = running(
+        alone=(ADDS.format(f"{IN}; {OUT}; config.set_max_batch_size(4); config.set_dynamic_batching()"), None),
+        half=(ADDS.format(OUT), tensor("input", "DO", "BYTES", [1]) + "max_batch_size: 2\n"),
+        same=(ADDS.format(f"{IN}; {OUT}"), GIVEN + "max_batch_size: 8\n"))
+    client = Client(server)
+    for name, size in (("alone", 4), ("half", 2), ("same", 8)):
+        assert client.ask(name, "echo") == "echo"
+        assert client.client.get_model_config(name)["max_batch_size"] == size
+    assert "dynamic_batching" in client.client.get_model_config("alone")
+    metadata = client.client.get_model_metadata("alone")
+    assert metadata["inputs"] == [{"name": "DO", "datatype": "BYTES", "shape": [-1, 1]}]
+
+
+UNFIT = {
+    "adds_nothing": ("pass", None, "auto_complete_config(config): config.add_input({"),
+    "no_name": ('config.add_input({"dims": [1], "data_type": "TYPE_FP32"})', None, "has no 'name'"),
+    "strange": ('config.add_input({"shape": [1]})', None, "input has an unknown property 'shape'"),
+    "bad_type": (f'{IN}; config.add_output({{"name": "OUT", "data_type": "FP32", "dims": [1]}})', None,
+                 "output 'OUT': 'FP32' is no data_type"),
+    "differs": ('config.add_input({"name": "DO", "data_type": "TYPE_FP32", "dims": [1]})', GIVEN,
+                "input 'DO': data_type is TYPE_FP32, and TYPE_STRING in config.pbtxt"),
+    "smaller": ("config.set_max_batch_size(2)", GIVEN + "max_batch_size: 4\n",
+                "max_batch_size 2 is below that of config.pbtxt, 4"),
+    "raises": ("raise RuntimeError('as asked')", None, "auto_complete_config failed: RuntimeError: as asked"),
+    "returns": ("return 7", None, "must return the ModelConfig that it is given, it returned int"),
+    "negative": (f'{IN}; config.add_output({{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-2]}})', None,
+                 "dimension 0 is -2"),
+    "twice": (f"{OUT}; config._model_config['output'] *= 2; {IN}", None, "there are two of that name"),
+}
+
+
+def test_auto_complete_config_that_does_not_fit_is_the_models_error(running):
+    server = running(wait="loaded", does=("does", DOES),
+                     **{name: (ADDS.format(line), config) for name, (line, config, _) in UNFIT.items()})
+    server.expect_error("model failed to load")
+    reasons = {line["model"]: line["reason"] for line in server.log_lines() if "reason" in line and "model" in line}
+    for name, (_, _, expected) in UNFIT.items():
+        assert expected in reasons[name], (name, reasons[name])
+    assert Client(server).ask("does", "fine") == "fine"
+
+
+def test_auto_complete_config_can_be_turned_off(running):
+    server = running("--disable-auto-complete-config", wait="loaded", does=("does", DOES), alone=("stream", None),
+                     given=(ADDS.format("raise RuntimeError('was called')"), GIVEN + "max_batch_size: 8\n"))
+    server.expect_error("model failed to load")
+    assert Client(server).ask("given", "echo") == "echo"
+    assert "expected a config.pbtxt, as --disable-auto-complete-config was given" in server.log_text()
+
+
+def test_one_file_is_served_by_its_name(start_server, tmp_path):
+    path = tmp_path / "upper.py"
+    path.write_text(ADDS.format(f"{IN}; {OUT}; config.set_max_batch_size(4)"))
+    server = start_server(path, *FLAGS)
+    assert Client(server).ask("upper", "echo") == "echo"
 
 
 HOSTILE = {
