@@ -25,7 +25,7 @@ if(backends)
 endif()
 if(TARGET backend_python)
     install(DIRECTORY python/sluice_server/worker DESTINATION "${own}/backends/python"
-        FILES_MATCHING PATTERN "*.py")
+        FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
 endif()
 get_property(parts GLOBAL PROPERTY sluice_parts)
 if(parts)
