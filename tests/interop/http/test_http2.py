@@ -483,14 +483,14 @@ def test_800_streams_at_once(run_server):
 
 def test_slow_reader_bounds_memory(run_server):
     """Large responses behind closed windows: memory for responses is limited, and other connections are served."""
-    server = run_server("--write-timeout", "2s", "--client-memory", "256MiB")
+    server = run_server("--write-timeout", "2s", "--client-memory", "96MiB")
     tensor = bytes(8_000_000)
     head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2_000_000],
                                    "parameters": {"binary_data_size": len(tensor)}}],
                        "parameters": {"binary_data_output": True}}).encode()
     with h2.Connection(server.address, opens=False) as connection:
         streams = []
-        for _ in range(60):
+        for _ in range(20):
             stream = connection.begin_request(b"POST", ID, (BINARY_FIELDS[0][0], str(len(head)).encode()))
             with contextlib.suppress(h2.Ended):
                 connection.send_data(stream, head + tensor, end=True)
