@@ -13,8 +13,9 @@ from lib import http1, page_commands, server
 
 pytestmark = pytest.mark.programs
 
-PAGES = ["README.md", "bench/README.md", "docs/install.md", "docs/bench.md", "docs/command-line.md", *sorted(glob.glob("docs/tutorial.md", root_dir=server.ROOT)
-                              + glob.glob("docs/how-to/*.md", root_dir=server.ROOT))]
+PAGES = ["README.md", "bench/README.md", "docs/install.md", "docs/bench.md", "docs/command-line.md",
+         "examples/python/README.md", *sorted(glob.glob("docs/tutorial.md", root_dir=server.ROOT)
+                                              + glob.glob("docs/how-to/*.md", root_dir=server.ROOT))]
 NAMESPACES = (["unshare", "--net"], ["unshare", "--map-root-user", "--net"])
 
 
