@@ -1,5 +1,7 @@
 /* How the loads of endpoints are scraped: our section `metrics`, which fills a struct scrape_plan.
  * Upstream's plugins for it are read by data_sources.c. */
+#include <string.h>
+
 #include "pick/config/dns_plan.h"
 #include "pick/config/reader.h"
 #include "pick/config/scrape_rules.h"
@@ -211,11 +213,24 @@ struct scrape_plan *pool_config_new_scrape_plan(struct doc_reader *reader) {
     return plan;
 }
 
+/* Whether it says when loads are scraped and nothing else but a preset, as upstream's flag
+ * --refresh-metrics-interval does: then its plugins still say what is scraped. */
+static bool has_times_only(const struct doc_node *node) {
+    size_t n_times = 0, n_others = 0;
+    for (struct doc_node member = {0}; doc_next_member(node, &member);) {
+        bool is_time = strcmp(member.key, "interval") == 0 || strcmp(member.key, "timeout") == 0 ||
+                       strcmp(member.key, "max_age") == 0;
+        n_times += is_time;
+        n_others += !is_time && strcmp(member.key, "preset") != 0;
+    }
+    return n_times > 0 && n_others == 0;
+}
+
 void pool_config_read_metrics(struct doc_reader *reader, const struct doc_node *node, void *spec) {
     struct scrape_plan *plan = doc_is_present(node) ? pool_config_new_scrape_plan(reader) : NULL;
     (void)spec;
     if (plan) {
-        pool_config_reader_of(reader)->metrics_given = true;
+        pool_config_reader_of(reader)->metrics_given = !has_times_only(node);
         doc_reader_object(reader, node, POOL_CONFIG_METRICS, plan);
     }
 }

@@ -110,6 +110,16 @@ static const struct {
      "saturated   as a whole, with 9 requests in flight for each endpoint: "},
     {NEW KIND "saturationDetector: {pluginRef: concurrency-detector}\n" PLUGINS,
      "saturated   as a whole, with 100 requests in flight for each endpoint: "},
+    /* what is scraped is the plugins' to say where only times are given, as by a flag */
+    {"metrics: {preset: vllm, interval: 300ms, max_age: 3s}\n---\n" NEW KIND PLUGINS
+     "- {type: core-metrics-extractor, parameters: {defaultEngine: sglang}}\n",
+     "sglang:num_queue_reqs"},
+    {"metrics: {preset: vllm, interval: 300ms}\n---\n" NEW KIND PLUGINS
+     "- {type: core-metrics-extractor, parameters: {defaultEngine: sglang}}\n",
+     "every 0.3 s"},
+    {METRICS NEW KIND PLUGINS
+     "- {type: core-metrics-extractor, parameters: {defaultEngine: sglang}}\n",
+     "!sglang"},
     /* filters of a profile, and the pool's detector beside them */
     {METRICS NEW KIND PLUGINS DETECTOR("{queueDepthThreshold: 3, headroom: 0.5}")
          PROFILE("d") "saturationDetector: {pluginRef: d}\n",
