@@ -145,6 +145,26 @@ def has_roles(config):
     return any(plugin["type"] in ("decode-filter", "prefill-filter", "encode-filter") for plugin in config["plugins"])
 
 
+def detectors(config, kind):
+    return [plugin.get("parameters") or {} for plugin in config["plugins"] if plugin["type"] == kind]
+
+
+def may_hold_requests(config):
+    """Not where a pool as a whole would be saturated by those that stay in flight: others would wait for their end."""
+    gated = "flowControl" in (config.get("featureGates") or [])
+    return not gated or all(one.get("maxConcurrency", 100) > 5 for one in detectors(config, "concurrency-detector"))
+
+
+def with_patience(config):
+    """With flow control llm-d's own detector holds requests back where loads are older than 200 ms, as they are on a busy
+    machine."""
+    refers = (config.get("flowControl") or {}).get("saturationDetector") or config.get("saturationDetector")
+    if "flowControl" in (config.get("featureGates") or []) and not refers and config.get("schedulingProfiles") and not detectors(
+            config, "utilization-detector"):
+        config["plugins"].append({"type": "utilization-detector", "parameters": {"metricsStalenessThreshold": "10s"}})
+    return config
+
+
 # ---- requests -----------------------------------------------------------------------------------------
 
 def text(random, n):

@@ -94,6 +94,7 @@ class Pool:
         self.number, self.roles = number, cases.has_roles(config)
         self.endpoints = fleet.draw_pool(self.random, number, port, self.roles, most_waiting, most_kv)
         self.held, self.tokens, self.n_held = [], {}, collections.Counter()
+        self.holds = cases.may_hold_requests(config)
         # Which endpoint was sent a request first matters: after different picks that can't be made the same again.
         self.is_ordered = any(plugin["type"] == "no-hit-lru-scorer" or (plugin.get("parameters") or {}).get("strategy") == "session_id"
                               for plugin in config["plugins"])
@@ -108,7 +109,7 @@ class Pool:
     def may_hold(self, answer):
         """Whether another request may stay in flight at its endpoints: from the fourth on affinities have a bound here."""
         used = [answer.endpoints[0], *(one for value in answer.stages.values() for one in value.split(","))]
-        if any(self.n_held[one] >= 3 for one in used):
+        if not self.holds or any(self.n_held[one] >= 3 for one in used):
             return False
         self.n_held.update(used)
         return True
@@ -315,7 +316,7 @@ def compare(router, config, n_pools, seed):
                      for number in range(first, min(n_pools, first + at_once))]
             endpoints = [endpoint for pool in pools for endpoint in pool.endpoints]
             server.serves(endpoints)
-            whole = both.with_endpoints(config, endpoints, folder)
+            whole = cases.with_patience(both.with_endpoints(config, endpoints, folder))
             interval = f"{max(100, 2000 * len(endpoints) // SCRAPES_PER_SECOND)}ms"
             try:
                 own = stack.enter_context(both.ours(whole, folder, interval))
