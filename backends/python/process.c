@@ -77,6 +77,28 @@ static int resolve(const char *value, const char *directory, char out[PATH_MAX])
     return snprintf(out, PATH_MAX, "%s", path) < PATH_MAX && is_program(out);
 }
 
+/* The virtual environment that the server's program is installed in: a wheel puts it into bin/. Its
+ * user expects the packages of that environment, whether it is active or not. Returns: 0 when there
+ * is none. */
+static int find_own_environment(char out[PATH_MAX]) {
+    char program[PATH_MAX], path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    program[n > 0 ? n : 0] = '\0';
+    for (int i = 0; i < 2; i++) { /* DIR/bin/sluice */
+        char *slash = strrchr(program, '/');
+        if (!slash) {
+            return 0;
+        }
+        *slash = '\0';
+    }
+    int wrote = snprintf(path, sizeof(path), "%s/pyvenv.cfg", program);
+    if (wrote < 0 || (size_t)wrote >= sizeof(path) || access(path, F_OK) != 0) {
+        return 0;
+    }
+    wrote = snprintf(out, PATH_MAX, "%s/bin/python3", program);
+    return wrote > 0 && wrote < PATH_MAX && is_program(out);
+}
+
 sluice_status python_find(const struct python_choice *choice, const char *directory,
                           struct python *python, sluice_error *error) {
     const struct {
@@ -104,6 +126,10 @@ sluice_status python_find(const struct python_choice *choice, const char *direct
                    : "%s: expected a Python interpreter, or a directory that has bin/python3, got "
                      "%.300s",
             python->origin, value);
+    }
+    python->origin = "the environment of sluice";
+    if (find_own_environment(python->path)) {
+        return SLUICE_OK;
     }
     python->origin = "PATH";
     return find_in_path("python3", python->path)

@@ -3,6 +3,7 @@ becomes of wrong answers, of workers that end, and of other models beside them."
 import json
 import os
 import queue
+import shutil
 import signal
 import stat
 import sys
@@ -15,7 +16,7 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from lib import http1, python_models
+from lib import http1, python_models, server as servers
 from lib.python_models import DOES, FLAGS, parameter, tensor
 from lib.repository import DATATYPES
 
@@ -373,6 +374,27 @@ def test_environment_of_the_model_is_a_directory_beside_it(running, tmp_path):
     with open(f"/proc/{pid}/environ", "rb") as file:
         assert b"OF=environment" in file.read()
     assert f"runs with {python} (parameter EXECUTION_ENV_PATH)" in server.log_text()
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_environment_that_sluice_is_installed_in_runs_models(start_server, tmp_path, monkeypatch, active):
+    """As the wheel does: bin/sluice beside bin/python3. An environment that is active counts more."""
+    for name in ("own", "other"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+        (tmp_path / name / "pyvenv.cfg").touch()
+        python = tmp_path / name / "bin" / "python3"
+        python.write_text(f"#!/bin/sh\nexec {sys.executable} \"$@\"\n")
+        python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    if active:
+        monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "other"))
+    shutil.copy(servers.binary(), tmp_path / "own" / "bin" / "sluice")
+    python_models.write(tmp_path / "models", "does", "does", DOES)
+    server = start_server("--model-repository", tmp_path / "models", "--backend-dir", os.path.join(servers.build(), "backends"),
+                          prefix=["sh", "-c", 'shift; exec "$0" "$@"', tmp_path / "own" / "bin" / "sluice"])
+    assert Client(server).ask("does", "fine") == "fine"
+    said = "other/bin/python3 ($VIRTUAL_ENV)" if active else "own/bin/python3 (the environment of sluice)"
+    assert f"runs with {tmp_path}/{said}" in server.log_text()
 
 
 def test_files_beside_the_model_are_imported(running, tmp_path):
