@@ -41,6 +41,19 @@ def write_identity(folder, name, dim):
     version.parent.joinpath("config.pbtxt").write_text(IDENTITY.format(dim=dim))
 
 
+STEP = """  step {{ model_name: "{model}" input_map {{ key: "INPUT0" value: "{of}" }} output_map {{ key: "OUTPUT0" value: "{to}" }} }}
+"""
+
+
+def write_chain(folder, name, model, dim):
+    """An ensemble of three steps, each of which is the identity model `model`."""
+    pathlib.Path(folder, name, "1").mkdir(parents=True)
+    tensors = ("INPUT0", "a", "b", "OUTPUT0")
+    steps = "".join(STEP.format(model=model, of=of, to=to) for of, to in zip(tensors, tensors[1:]))
+    config = IDENTITY.format(dim=dim).replace('backend: "identity"', 'platform: "ensemble"')
+    pathlib.Path(folder, name, "config.pbtxt").write_text(config + "ensemble_scheduling {\n" + steps + "}\n")
+
+
 def write_networks(folder):
     """The MLP and the CNN of the test models, as folder/mlp and folder/cnn."""
     python = ROOT / ".deps" / "venv" / "bin" / "python"

@@ -4,6 +4,7 @@ What is possible for a model behind a protocol is 1 / (1/R_net + 1/R_model): R_n
 the same bytes and connections, R_model that of the model in process, at the batch size that the server
 reached in the same round."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -122,6 +123,30 @@ def mlp(table, folder):
         with lib.sluice("--model-repository", folder, flags=flags) as (port, child):
             over_http(table, port, what, file)
             over_grpc(table, port, child.grpc, what, file)
+
+
+def ensemble(table, _folder):
+    """An ensemble of three steps, each of which is a small model, against that model alone; and what each of the
+    further steps takes of the server's CPU, with its model: the goal is that of the step without it."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        lib.write_identity(folder, "identity", 16)
+        lib.write_chain(folder, "chain", "identity", 16)
+        port, child = stack.enter_context(lib.sluice("--model-repository", folder))
+        paths = {name: stack.enter_context(lib.request_file(lib.binary_infer(name, "INPUT0", [1, 16], lib.floats(16))))
+                 for name in ("identity", "chain")}
+        for n in (1, 32):
+            took_us = {"identity": [], "chain": []}
+
+            def rate(name, counts):  # an inference counts for the ensemble and for each step
+                requests, before = counted(port)[0], lib.cpu_ns(child)
+                figures = lib.load(port, paths[name], n)
+                n_requests = (counted(port)[0] - requests) / counts
+                took_us[name].append((lib.cpu_ns(child) - before) / n_requests / 1000)
+                return figures["rate"]
+            ours, floors = lib.paired(lambda: rate("chain", 4), lambda: rate("identity", 1))
+            table.add(f"ensemble of 3 steps, {n} connections / its model", "-", ours, floors)
+            table.add_excess(f"a step of it with its model, {n} connections", 3,
+                             [(a - b) / 2 for a, b in zip(took_us["chain"], took_us["identity"])])
 
 
 OPENVINO = 'backend: "openvino" max_batch_size: 64\n'
