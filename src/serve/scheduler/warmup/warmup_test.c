@@ -151,7 +151,7 @@ static const struct model_warmup_input too_large[] = {
     {.name = STR("x"), .datatype = DT_FP32, .dims = {large, 1}}};
 
 static const struct failure failures[] = {
-    {{.batch_size = 1, .inputs = unknown, .n_inputs = 1}, "\"z\""},
+    {{.batch_size = 1, .inputs = unknown, .n_inputs = 1}, "'z'"},
     {{.batch_size = 1, .inputs = wide, .n_inputs = 1}, "[1,5]"},
     {{.batch_size = 1, .inputs = whole_numbers, .n_inputs = 1}, "INT32"},
     {{.batch_size = 1, .n_inputs = 0}, "['x']"},
