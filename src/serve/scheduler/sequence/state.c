@@ -244,7 +244,9 @@ bool call_states_want(struct call *call) {
         return false;
     }
     size_t n = request->n_wanted;
-    memcpy(wanted, request->wanted, n * sizeof(*wanted));
+    if (n > 0) {
+        memcpy(wanted, request->wanted, n * sizeof(*wanted));
+    }
     for (size_t i = 0; i < plan->n_states; i++) {
         size_t at = 0;
         while (at < n && wanted[at] != plan->states[i].output) {
