@@ -242,7 +242,7 @@ def check_statistics(live, model, ends):
     counted = {"ok": numbers[f"nv_inference_request_success{{{labels}}}"]}
     for end, reason in (("failed", "BACKEND"), ("late", "REJECTED"), ("unsure", "CANCELED"),
                         ("none", "OTHER")):
-        counted[end] = numbers[f'nv_inference_request_failure{{{labels},reason="{reason}"}}']
+        counted[end] = numbers[f'nv_inference_request_failure{{model="{model}",reason="{reason}",version="1"}}']
     print(model, {end: ends[model, end] for end in ENDS}, counted)
     answered = sum(ends[model, end] for end in ("ok", "failed", "late"))
     for end in ("ok", "failed", "late"):
