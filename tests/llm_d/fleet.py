@@ -1,5 +1,6 @@
-"""Pools of made-up model servers: their labels, their loads as vLLM prints them, and one HTTP server that answers every
-scrape of them. Each server is an address of 127.0.0.0/8 at the port of that one; scrapes are counted by client."""
+"""Pools of made-up model servers: their labels, their loads as the engines print them, all in one page, and one HTTP
+server that answers every scrape of them. Each server is an address of 127.0.0.0/8 at the port of that one; scrapes are
+counted by client."""
 import asyncio
 import collections
 import threading
@@ -21,6 +22,33 @@ vllm:kv_cache_usage_perc{{model_name="m"}} {kv}
 vllm:cache_config_info{{block_size="{block}",num_gpu_blocks="{blocks}"}} 1
 # TYPE vllm:lora_requests_info gauge
 vllm:lora_requests_info{{max_lora="{max_lora}",running_lora_adapters="{loras}",waiting_lora_adapters="{waiting_loras}"}} 1796000000
+# TYPE sglang:num_queue_reqs gauge
+sglang:num_queue_reqs{{model_name="m"}} {waiting}
+# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{{model_name="m"}} {running}
+# TYPE sglang:token_usage gauge
+sglang:token_usage{{model_name="m"}} {kv}
+# TYPE sglang:cache_config_info gauge
+sglang:cache_config_info{{page_size="{block}",num_pages="{blocks}"}} 1
+# TYPE trtllm_num_requests_waiting gauge
+trtllm_num_requests_waiting{{model_name="m"}} {waiting}
+# TYPE trtllm_num_requests_running gauge
+trtllm_num_requests_running{{model_name="m"}} {running}
+# TYPE trtllm_kv_cache_utilization gauge
+trtllm_kv_cache_utilization{{model_name="m"}} {kv}
+# TYPE trtllm_kv_cache_tokens_per_block gauge
+trtllm_kv_cache_tokens_per_block{{model_name="m"}} {block}
+# TYPE trtllm_kv_cache_max_blocks gauge
+trtllm_kv_cache_max_blocks{{model_name="m"}} {blocks}
+# TYPE nv_trt_llm_request_metrics gauge
+nv_trt_llm_request_metrics{{model="m",request_type="waiting",version="1"}} {waiting}
+nv_trt_llm_request_metrics{{model="m",request_type="scheduled",version="1"}} {running}
+# TYPE nv_trt_llm_kv_cache_block_metrics gauge
+nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",model="m",version="1"}} {kv}
+nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="tokens_per",model="m",version="1"}} {block}
+nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="max",model="m",version="1"}} {blocks}
+# TYPE nv_inference_pending_request_count gauge
+nv_inference_pending_request_count{{model="m",version="1"}} {waiting}
 """
 
 

@@ -436,18 +436,20 @@ const struct doc_member PICKER_GPU_SOURCE[] = {
 #undef SCHEME
 #undef PLAN
 
-/* A page and port that are given are those of all engines. */
+/* A page that is given is that of all engines. Without a port it is at the endpoint's own, as
+ * upstream: a page of Triton's that upstream reads is there, and not at Triton's port for it. */
 static void apply_source(struct doc_reader *reader, const struct doc_node *parameters,
                          struct scrape_plan *plan) {
     if (!doc_is_present(parameters)) {
         return;
     }
-    struct doc_node path = doc_get(parameters, "path"), port = doc_get(parameters, "port");
+    struct doc_node path = doc_get(parameters, "path");
+    plan->source.port = 0;
     doc_reader_object(reader, parameters, PICKER_SOURCE, plan);
     for (size_t i = 0; i < plan->n_engines; i++) {
         struct scrape_source *source = &plan->engines[i].source;
         source->path = doc_is_present(&path) ? plan->source.path : source->path;
-        source->port = doc_is_present(&port) ? plan->source.port : source->port;
+        source->port = plan->source.port;
     }
 }
 

@@ -136,6 +136,13 @@ static void engine_label_selects_rules(void **state) {
                         "nv_inference_pending_request_count /m 9");
     assert_string_equal(waiting_series(spec, key, "sglang"), "vllm:num_requests_waiting /m 9");
     close_spec();
+    spec = open_spec(HEAD EXTRACTOR("{defaultEngine: triton}")
+                         SOURCE("{scheme: http, path: /metrics}") "- type: queue-scorer\n");
+    assert_string_equal(waiting_series(spec, key, ""),
+                        "nv_inference_pending_request_count /metrics 8000");
+    assert_string_equal(waiting_series(spec, key, "triton-tensorrt-llm"),
+                        "nv_trt_llm_request_metrics /metrics 8000");
+    close_spec();
 }
 
 /* ---- what is printed ------------------------------------------------------------------------- */
