@@ -240,7 +240,9 @@ class Report:
     def __init__(self, config):
         self.config, self.drawn = config, any(plugin["type"] in DRAWN for plugin in config["plugins"])
         stages = [one for one in config.get("schedulingProfiles") or [] if one["name"] != "decode"]
-        self.has_strict_stages = plugins_of(config, stages) <= set(REPORTED)
+        # Without a scorer all endpoints of a stage are equal.
+        self.has_strict_stages = plugins_of(config, stages) <= set(REPORTED) and all(
+            any(one.endswith("-scorer") for one in plugins_of(config, [stage])) for stage in stages)
         self.counts, self.expected, self.differences = collections.Counter(), collections.Counter(), []
 
     def judge(self, pool, what, request, answers, is_free):
@@ -282,6 +284,8 @@ class Report:
         upstream, own = answers
         if self.drawn or not (upstream.endpoints and own.endpoints) or set(upstream.endpoints) != set(own.endpoints):
             return None
+        if not set(own.endpoints) <= set(upstream.scores):
+            return None  # the router gives the scores of the addresses before a handler changes their ports
         scores = [upstream.scores[one] for one in own.endpoints]
         best = max(upstream.scores.values())
         if scores[0] < best - CLOSE:
