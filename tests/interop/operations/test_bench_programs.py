@@ -13,8 +13,8 @@ from lib.tables import number, table_of
 
 pytestmark = pytest.mark.programs
 
-PARTS = ("health", "infer", "large", "json", "models", "mlp", "backends", "scrape", "mip", "grpc", "tls", "pick", "pick_idle",
-         "clients")
+PARTS = ("health", "infer", "large", "json", "models", "mlp", "backends", "ensemble", "scrape", "mip", "grpc", "tls", "pick",
+         "pick_idle", "clients")
 ROW = re.compile(r"^(?P<what>\S.*?) +(?:-|<?=?[\d.]+) +(?P<ratio>inf|[\d.]+) +(?:inf|[\d.]+) +(?:inf|[\d.]+)\b", re.M)
 
 # Triton's command line, for a folder that looks like one of Triton's.
