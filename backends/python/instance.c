@@ -18,7 +18,8 @@
 enum {
     INLINE_BYTES = 16384, /* inputs of a batch up to so many are in the message itself */
     INLINE_ALIGNMENT = 16,
-    POLL_MS = 1000,      /* at most until it is seen that a worker has ended */
+    POLL_MS = 1000, /* at most until it is seen that a worker has ended */
+    FINALIZE_POLL_MS = 20,
     DOWN_WAIT_MS = 3000, /* that a batch waits for a worker that is being started again */
     FIRST_PAUSE_MS = 100,
     LONGEST_PAUSE_MS = 30000,
@@ -361,13 +362,14 @@ static int is_closing(sluice_instance *instance) {
     return closing;
 }
 
-/* Waits for something to read from the worker, and reads it. */
-static enum outcome step(sluice_instance *instance, int timeout_ms, char *reason,
+/* Waits for something to read from the worker, and reads it. `wakes`: closing the instance ends the
+ * wait. */
+static enum outcome step(sluice_instance *instance, int wakes, int timeout_ms, char *reason,
                          size_t reason_bytes) {
     struct pollfd fds[] = {{.fd = instance->process.socket, .events = POLLIN},
                            {.fd = instance->process.lines, .events = POLLIN},
                            {.fd = instance->wake, .events = POLLIN}};
-    int n = poll(fds, 3, timeout_ms);
+    int n = poll(fds, wakes ? 3 : 2, timeout_ms);
     if (n > 0 && fds[1].revents && !read_lines(instance)) {
         close(instance->process.lines);
         instance->process.lines = -1;
@@ -404,7 +406,7 @@ static sluice_status start_worker(sluice_instance *instance, sluice_error *error
     (void)send_init(instance); /* where it fails, the worker has ended */
     uint64_t until_ns = after_ms((uint64_t)options->start_timeout_s * 1000u);
     while (!is_closing(instance)) {
-        enum outcome outcome = step(instance, POLL_MS, reason, sizeof(reason));
+        enum outcome outcome = step(instance, 1, POLL_MS, reason, sizeof(reason));
         if (outcome == IS_READY) {
             return SLUICE_OK;
         }
@@ -495,14 +497,7 @@ static void finalize_worker(sluice_instance *instance) {
             instance->model->host->log(SLUICE_LOG_WARNING, instance->model->name, text);
             break;
         }
-        struct pollfd fds[] = {{.fd = instance->process.socket, .events = POLLIN},
-                               {.fd = instance->process.lines, .events = POLLIN}};
-        int n = poll(fds, 2, 20);
-        if (n > 0 && fds[1].revents && !read_lines(instance)) {
-            close(instance->process.lines);
-            instance->process.lines = -1;
-        }
-        if ((n > 0 && fds[0].revents && receive(instance, reason, sizeof(reason)) == BREAKS_RULE) ||
+        if (step(instance, 0, FINALIZE_POLL_MS, reason, sizeof(reason)) == BREAKS_RULE ||
             process_has_ended(&instance->process)) {
             break;
         }
@@ -517,7 +512,7 @@ static void finalize_worker(sluice_instance *instance) {
 static void serve(sluice_instance *instance, char *reason, size_t n_bytes) {
     int limit_s = instance->model->options.execute_timeout_s;
     while (!is_closing(instance)) {
-        if (step(instance, POLL_MS, reason, n_bytes) != GO_ON) {
+        if (step(instance, 1, POLL_MS, reason, n_bytes) != GO_ON) {
             return;
         }
         pthread_mutex_lock(&instance->lock);
