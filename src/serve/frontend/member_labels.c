@@ -11,9 +11,10 @@ struct found_output {
     size_t index;
 };
 
-static size_t index_of_tensor(const struct model_ensemble *ensemble, struct str name) {
+/* Returns: the index of the tensor that is the ensemble's output; n_tensors: of no ensemble. */
+static size_t index_of_tensor(const struct model_ensemble *ensemble, size_t output) {
     size_t i = 0;
-    while (i < ensemble->n_tensors && !str_eq(ensemble->tensors[i].name, name)) {
+    while (i < ensemble->n_tensors && ensemble->tensors[i].output != output) {
         i++;
     }
     return i;
@@ -23,10 +24,9 @@ static size_t index_of_tensor(const struct model_ensemble *ensemble, struct str 
 static struct found_output find_member_output(struct repository *repository,
                                               const struct model_version *version, size_t output) {
     const struct model_ensemble *ensemble = &model_version_config(version)->ensemble;
-    const struct model_spec *spec = model_version_spec(version);
     struct found_output found = {NULL, 0};
     struct error err;
-    size_t tensor = index_of_tensor(ensemble, spec->outputs[output].name);
+    size_t tensor = index_of_tensor(ensemble, output);
     size_t made_by = tensor < ensemble->n_tensors ? ensemble->tensors[tensor].made_by : SIZE_MAX;
     if (made_by >= ensemble->n_steps) {
         return found;
@@ -40,7 +40,7 @@ static struct found_output find_member_output(struct repository *repository,
                                                        &found.version, &err) != ST_OK) {
         return (struct found_output){NULL, 0};
     }
-    spec = model_version_spec(found.version);
+    const struct model_spec *spec = model_version_spec(found.version);
     found.index = tensor_spec_find(spec->outputs, spec->n_outputs, step->outputs[i].name);
     if (found.index == SIZE_MAX) { /* replaced by another one */
         model_version_unref(found.version);
