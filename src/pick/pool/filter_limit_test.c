@@ -9,33 +9,9 @@
 #include <cmocka.h>
 
 #include "pick/pool/pool.h"
-#include "pick/pool/pool_fixture.h"
-#include "pick/pool/profile/profile.h"
+#include "pick/pool/profile/filter_fixture.h"
 
 enum { N = 2, PICKERS = 4, LIMIT = 2, MOST_PICKS = N * LIMIT + 1, ROUNDS = 10000 };
-
-/* ---- a pool ---------------------------------------------------------------------------------- */
-
-static struct pool_spec *spec_of(const struct plugin *plugin, const char *parameters) {
-    struct pool_spec *spec = fixture_spec_of(N);
-    struct profile *profile = arena_calloc(spec->arena, 1, sizeof(*profile));
-    struct profile_step *step = arena_calloc(spec->arena, 1, sizeof(*step));
-    struct doc *doc;
-    struct error err;
-    assert_int_equal(doc_parse(DOC_YAML, "p", str_of(parameters), &doc, &err), ST_OK);
-    struct doc_node node = doc_root(doc);
-    step->plugin = plugin;
-    assert_int_equal(plugin_read_parameters(plugin, &node, spec->arena, &step->parameters, &err),
-                     ST_OK);
-    doc_free(doc);
-    *profile = (struct profile){.name = STR("default"),
-                                .filters = step,
-                                .n_filters = 1,
-                                .picker = {.plugin = &plugin_random_picker}};
-    assert_int_equal(profile_collect_needs(profile, &err), ST_OK);
-    spec->profile = profile;
-    return spec;
-}
 
 /* ---- pickers --------------------------------------------------------------------------------- */
 
@@ -78,7 +54,7 @@ static void expect_limit(const struct plugin *plugin, const char *parameters) {
     pthread_t threads[PICKERS];
     static struct picker pickers[PICKERS];
     struct error err;
-    fixture_open(&fixture, spec_of(plugin, parameters));
+    fixture_open(&fixture, fixture_spec_with_filter(N, plugin, parameters));
     pthread_barrier_init(&begin, NULL, PICKERS + 1);
     pthread_barrier_init(&end, NULL, PICKERS + 1);
     for (int i = 0; i < PICKERS; i++) {

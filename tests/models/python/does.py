@@ -114,7 +114,7 @@ class TritonPythonModel:
         return self.text("logged")
 
     def child(self, request):
-        """A process of the model's own, which nobody ends."""
+        """A process of the model's own, which the model does not end."""
         pid = os.fork()
         if pid == 0:
             time.sleep(1000)

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "core/event/clock.h"
-#include "pick/pool/pool_fixture.h"
+#include "pick/pool/profile/filter_fixture.h"
 
 static const uint64_t S = 1000000000;
 enum { N = 8 };
@@ -22,26 +22,10 @@ static struct str find_header(const void *of, struct str name) {
     return header && str_is(name, header[0]) ? str_of(header[1]) : str_make(NULL, 0);
 }
 
-/* A spec with a filter for sessions, and a random choice. */
 static struct pool_spec *spec_of(const char *parameters) {
-    struct pool_spec *spec = fixture_spec_of(N);
-    struct profile *profile = arena_calloc(spec->arena, 1, sizeof(*profile));
-    struct profile_step *step = arena_calloc(spec->arena, 1, sizeof(*step));
-    struct doc *doc;
-    struct error err;
-    assert_int_equal(doc_parse(DOC_YAML, "p", str_of(parameters), &doc, &err), ST_OK);
-    struct doc_node node = doc_root(doc);
-    step->plugin = &plugin_session_affinity_filter;
-    assert_int_equal(
-        plugin_read_parameters(step->plugin, &node, spec->arena, &step->parameters, &err), ST_OK);
-    doc_free(doc);
-    *profile = (struct profile){.name = STR("default"),
-                                .filters = step,
-                                .n_filters = 1,
-                                .picker = {.plugin = &plugin_random_picker}};
-    assert_int_equal(profile_collect_needs(profile, &err), ST_OK);
-    assert_int_equal(profile->needs.n_sessions, 1);
-    spec->profile = profile;
+    struct pool_spec *spec =
+        fixture_spec_with_filter(N, &plugin_session_affinity_filter, parameters);
+    assert_int_equal(spec->profile->needs.n_sessions, 1);
     return spec;
 }
 
