@@ -356,6 +356,7 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         .index_of = view->index_of,
         .score = view->score,
         .scratch = view->scratch,
+        .order = view->order,
         .filtered_columns = &view->filtered_columns,
         .score_cache = &reader->view.score_cache};
     if (reader->snapshot->n_sessions > 0) {

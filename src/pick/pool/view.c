@@ -6,7 +6,7 @@
 
 enum {
     N_COLUMNS = sizeof(struct candidate_columns) / sizeof(void *),
-    N_ARRAYS = 2 * N_COLUMNS + 3,
+    N_ARRAYS = 2 * N_COLUMNS + 5,
     ALIGNMENT = 64
 };
 
@@ -33,6 +33,7 @@ static enum status grow_columns(struct pool_view *view, uint32_t n, struct error
     view->index_of = next;
     view->score = (float *)next + cap;
     view->scratch = (float *)next + 2 * cap;
+    view->order = next + 3 * cap;
     memset(memory, 0, N_ARRAYS * cap * sizeof(*memory)); /* unread members are copied, too */
     free(view->memory);
     view->memory = memory;

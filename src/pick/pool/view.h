@@ -36,6 +36,7 @@ struct pool_view {
     /* Scratch memory for a pick: the filtered candidates, and scores. */
     struct candidate_columns filtered_columns;
     float *score, *scratch;
+    uint32_t *order;                /* 2 * cap */
     struct score_cache score_cache; /* of the ready members */
 };
 

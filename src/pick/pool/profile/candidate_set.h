@@ -109,6 +109,7 @@ struct candidate_set {
     const uint32_t *index_of; /* by member: its index; NULL once candidates were removed */
     float *score;             /* of each candidate; valid from the first scorer on */
     float *scratch;           /* of each candidate; free for the plugin that runs */
+    uint32_t *order;          /* two for each candidate; likewise */
     const struct candidate_columns *filtered_columns; /* memory for the columns of the remaining
                                                          candidates */
     struct score_cache *score_cache; /* cached sums (score_cache.h); NULL: no cache */

@@ -5,7 +5,7 @@
 #include "pick/pool/pool_fixture.h"
 #include "pick/pool/profile/profile.h"
 
-enum { FIXTURE_MAX_CANDIDATES = 16, FIXTURE_PICKED_OF = 4, FIXTURE_PICKS = 4000 };
+enum { FIXTURE_MAX_CANDIDATES = 80, FIXTURE_PICKED_OF = 4, FIXTURE_PICKS = 4000 };
 
 struct plugin_fixture {
     struct fixture pool;
@@ -16,6 +16,7 @@ struct plugin_fixture {
 #include "pick/pool/profile/candidate_columns.def"
 #undef COLUMN
     float score[FIXTURE_MAX_CANDIDATES], scratch[FIXTURE_MAX_CANDIDATES];
+    uint32_t order[2 * FIXTURE_MAX_CANDIDATES];
     struct candidate_columns columns; /* arrays of this struct */
     struct prefix_matches prefix;     /* of the default producer */
     struct media_matches media;       /* likewise */
@@ -74,6 +75,7 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
                                .columns = &fixture->columns,
                                .score = fixture->score,
                                .scratch = fixture->scratch,
+                               .order = fixture->order,
                                .filtered_columns = &fixture->columns};
 }
 

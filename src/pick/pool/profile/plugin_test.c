@@ -71,16 +71,15 @@ static void roll_choice(struct plugin_fixture *fixture, struct prng *prng) {
 /* The remaining candidates are some of those before, each once. */
 static void assert_none_invented(const struct candidate_set *candidates,
                                  const struct plugin_fixture *before) {
-    uint32_t there = 0, now = 0;
+    bool there[FIXTURE_MAX_CANDIDATES] = {false};
     for (uint32_t i = 0; i < before->candidates.n; i++) {
-        there |= 1u << before->member[i];
+        there[before->member[i]] = true;
     }
     assert_true(candidates->n <= before->candidates.n);
     for (uint32_t i = 0; i < candidates->n; i++) {
-        uint32_t bit = 1u << candidates->columns->member[i];
-        assert_true(there & bit);
-        assert_false(now & bit);
-        now |= bit;
+        uint32_t member = candidates->columns->member[i];
+        assert_true(member < FIXTURE_MAX_CANDIDATES && there[member]);
+        there[member] = false;
     }
 }
 

@@ -1,5 +1,7 @@
 /* Sends cold requests, whose prefix no endpoint was sent, to the endpoint that has had none for the
  * longest time. */
+#include <string.h>
+
 #include "pick/pool/profile/plugin.h"
 
 enum { MOST_REMEMBERED = 1024 };
@@ -31,32 +33,31 @@ static enum status add_needs(void *parameters, struct pool_request_needs *needs,
     return st;
 }
 
-/* The number of cold requests since its last one; an endpoint without one is the oldest. */
-static inline float age_of(uint32_t last_request, uint32_t newest) {
-    return last_request == 0 ? INFINITY : (float)(newest - last_request);
-}
-
-/* Shell's: the ages are of endpoints in any order, mostly few. */
-static void sort_ages(float *ages, uint32_t n) {
-    static const uint32_t gaps[] = {3937, 1636, 701, 301, 132, 57, 23, 10, 4, 1};
-    for (size_t g = 0; g < sizeof(gaps) / sizeof(*gaps); g++) {
-        for (uint32_t gap = gaps[g], i = gap; i < n; i++) {
-            float age = ages[i];
-            uint32_t at = i;
-            for (; at >= gap && ages[at - gap] > age; at -= gap) {
-                ages[at] = ages[at - gap];
-            }
-            ages[at] = age;
+/* Sorts by age, the newest first: a radix sort, as the ages of a thousand endpoints are compared at
+ * each cold request. `order` has room for 2 * n, and its first `n` are sorted in place or moved to
+ * the others. Returns: the sorted ones. */
+static uint32_t *sort_by_age(const uint32_t *last_requests, uint32_t newest, uint32_t oldest,
+                             uint32_t *order, uint32_t n) {
+    enum { MOST_BITS = 8, FEW_BITS = 4, FEW = 64 };
+    uint32_t *from = order, *to = order + n, n_bits = n < FEW ? FEW_BITS : MOST_BITS;
+    uint32_t n_digits = 1U << n_bits;
+    for (uint32_t shift = 0; shift < 32 && (newest - oldest) >> shift > 0; shift += n_bits) {
+        uint32_t ends[1 << MOST_BITS], n_before = 0;
+        memset(ends, 0, n_digits * sizeof(*ends));
+        for (uint32_t i = 0; i < n; i++) {
+            ends[(newest - last_requests[from[i]]) >> shift & (n_digits - 1)]++;
         }
-    }
-}
-
-static uint32_t count_below(const float *ages, uint32_t n, float age) {
-    uint32_t from = 0;
-    while (from < n) {
-        uint32_t middle = from + (n - from) / 2;
-        from = ages[middle] < age ? middle + 1 : from;
-        n = ages[middle] < age ? n : middle;
+        for (uint32_t digit = 0; digit < n_digits; digit++) {
+            uint32_t n_of_digit = ends[digit];
+            ends[digit] = n_before;
+            n_before += n_of_digit;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            to[ends[(newest - last_requests[from[i]]) >> shift & (n_digits - 1)]++] = from[i];
+        }
+        uint32_t *sorted = to;
+        to = from;
+        from = sorted;
     }
     return from;
 }
@@ -64,20 +65,22 @@ static uint32_t count_below(const float *ages, uint32_t n, float age) {
 /* By the order alone: the newest scores 0, the oldest 1, as does each without a cold request. */
 static void score_by_order(struct candidate_set *candidates, uint32_t n_remembered, float weight) {
     const uint32_t *last_requests = candidates->columns->last_cold_request;
-    uint32_t newest = 0, n = candidates->n;
+    uint32_t newest = 0, oldest = UINT32_MAX, n = candidates->n, n_used = 0;
     for (uint32_t i = 0; i < n; i++) {
-        newest = last_requests[i] > newest ? last_requests[i] : newest;
+        uint32_t last = last_requests[i];
+        candidates->order[n_used] = i;
+        n_used += last != 0;
+        newest = last > newest ? last : newest;
+        oldest = last != 0 && last < oldest ? last : oldest;
+        candidates->score[i] += last == 0 || n == 1 ? weight : 0;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        candidates->scratch[i] = age_of(last_requests[i], newest);
+    if (n == 1 || n_used == 0) {
+        return;
     }
-    sort_ages(candidates->scratch, n);
-    float step = n > 1 ? weight / (float)(n - 1) : 0;
-    for (uint32_t i = 0; i < n; i++) {
-        float age = age_of(last_requests[i], newest);
-        uint32_t n_newer = n > 1 ? count_below(candidates->scratch, n, age) : 0;
-        bool is_remembered = n > 1 && age < INFINITY && n_newer < n_remembered;
-        candidates->score[i] += is_remembered ? (float)n_newer * step : weight;
+    float step = weight / (float)(n - 1);
+    const uint32_t *order = sort_by_age(last_requests, newest, oldest, candidates->order, n_used);
+    for (uint32_t k = 0; k < n_used; k++) {
+        candidates->score[order[k]] += k < n_remembered ? (float)k * step : weight;
     }
 }
 

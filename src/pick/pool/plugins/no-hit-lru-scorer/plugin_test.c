@@ -35,18 +35,23 @@ static void scorer_without_history_scores_one(void **state) {
 }
 
 /* The order counts, not the distance: endpoints that were last used in reverse order. */
-static void scorer_ranks_many_endpoints_by_order(void **state) {
-    enum { N = FIXTURE_MAX_CANDIDATES };
-    float wanted[N];
+static void assert_ranks_by_order(uint32_t n) {
+    float wanted[FIXTURE_MAX_CANDIDATES];
     struct plugin_fixture fixture;
-    (void)state;
-    plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, N);
-    for (uint32_t i = 0; i < N; i++) {
-        fixture.last_cold_request[i] = 100000 - i * i;
-        wanted[i] = (float)i / (N - 1);
+    plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, n);
+    for (uint32_t i = 0; i < n; i++) {
+        fixture.last_cold_request[i] = 100000000 - i * i * 1000;
+        wanted[i] = (float)i / (float)(n - 1);
     }
     assert_scores(&fixture, &plugin_no_hit_lru_scorer, wanted);
     plugin_fixture_close(&fixture);
+}
+
+static void scorer_ranks_endpoints_by_order(void **state) {
+    (void)state;
+    assert_ranks_by_order(2);
+    assert_ranks_by_order(16);
+    assert_ranks_by_order(FIXTURE_MAX_CANDIDATES);
 }
 
 /* With a memory of two endpoints the others count as unused. */
@@ -68,7 +73,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scorer_longest_unused_scores_highest),
         cmocka_unit_test(scorer_without_history_scores_one),
-        cmocka_unit_test(scorer_ranks_many_endpoints_by_order),
+        cmocka_unit_test(scorer_ranks_endpoints_by_order),
         cmocka_unit_test(scorer_remembers_lru_size_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
