@@ -270,8 +270,10 @@ typedef struct sluice_output {
     size_t n_bytes;   /* must match datatype and dims */
 } sluice_output;
 
-/* One response. Outputs must be those of `wanted`, in that order, each once. The host reads the
- * struct and its arrays during respond only; it does not copy the bytes of the outputs. */
+/* One response. Outputs must be among those of `wanted`, in that order, each once. One that the
+ * model leaves out is left out of the client's response, too; an ensemble fails where it needs it,
+ * as does a request whose response has outputs, but not those of `state`. The host reads the struct
+ * and its arrays during respond only; it does not copy the bytes of the outputs. */
 typedef struct sluice_response {
     size_t size;
     sluice_status status; /* not SLUICE_OK: outputs are ignored */
@@ -289,7 +291,7 @@ typedef struct sluice_response {
      * and is executed again with others, until it gets a response without this. The backend must
      * not access it in between; the next execution gets the same request and inputs, except for
      * CONTROL_SEQUENCE_START, which is true in the first execution only, and the inputs of `state`.
-     * Either n_outputs is 0, and the state remains as it was; or all outputs of `wanted` are given:
+     * Either n_outputs is 0, and the state remains as it was; or outputs of `wanted` are given:
      * those of `state` are the next execution's inputs, and of a decoupled model the others are
      * sent to the client; otherwise the others are ignored (n_bytes may be 0). For models with
      * `iterative_sequence: true`; the request fails without it.

@@ -295,16 +295,10 @@ class Encoded:
 
     def _add_outputs(self, token, outputs, final, response):
         by_name = {tensor._name: tensor for tensor in response._tensors}
-        if not by_name and worker.is_decoupled and not response._parameters:
-            self.heads.append(wire.RESPONSE.pack(token, final, 0) + wire.U32.pack(0) + wire.U32.pack(0))
-            return
-        head = [wire.RESPONSE.pack(token, final, 0), wire.U32.pack(len(outputs))]
-        for name in outputs:
-            tensor = by_name.get(name)
-            if tensor is None:
-                raise TritonModelException(f"it has no output {name!r}"
-                                           + (f", but {', '.join(map(repr, by_name))}" if by_name else ""))
-            head.append(self._add_tensor(worker.output_numbers[name], tensor))
+        worker.check_output_names(by_name)
+        given = [name for name in outputs if name in by_name]  # the others are left out of the client's response, too
+        head = [wire.RESPONSE.pack(token, final, 0), wire.U32.pack(len(given))]
+        head.extend(self._add_tensor(worker.output_numbers[name], by_name[name]) for name in given)
         head.append(wire.U32.pack(len(response._parameters)))
         head.extend(wire.param(name, value) for name, value in response._parameters.items())
         self.heads.append(b"".join(head))

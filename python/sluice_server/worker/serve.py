@@ -58,6 +58,7 @@ class Worker:
         self.version_directory = ""
         self.model = None
         self._loop = None
+        self._unknown_outputs = set()
 
     # ---- what api calls
 
@@ -89,6 +90,14 @@ class Worker:
         self.channel.send(wire.RESULT,
                           wire.RESULT_HEAD.pack(batch, done, began, ended, n_items, at + padding, block),
                           heads, freed, bytes(padding), tail)
+
+    def check_output_names(self, names):
+        """Logs outputs that the configuration does not have, which no client gets: once each."""
+        for name in names:
+            if name not in self.output_numbers and name not in self._unknown_outputs and len(self._unknown_outputs) < 16:
+                self._unknown_outputs.add(name)
+                self.log(1, f"the model returns an output {name!r}, which its configuration does not have: it is left out"
+                            " (logged once)")
 
     # ---- loading
 

@@ -11,7 +11,7 @@ enum { FIRST_BYTES = 448 }; /* most responses with binary outputs fit */
 
 /* Clause: binary-tensor-data: binary_data_output applies to all outputs, listed or not; "If
  * binary_data is specified on an output it overrides this setting". */
-static bool is_binary(const struct v2_request *request, size_t i) {
+static bool is_binary(const struct v2_request *request, size_t i) { /* i: the output's place */
     if (v2_request_output_in_shared_memory(request, i)) {
         return false;
     }
@@ -65,7 +65,9 @@ uint64_t v2_response_json_bytes(const struct v2_request *request,
                                 const struct infer_response *response) {
     uint64_t n_bytes = 0;
     for (size_t i = 0; i < response->n_outputs; i++) {
-        bool is_json = !is_binary(request, i) && !v2_request_output_in_shared_memory(request, i);
+        size_t place = infer_response_place(response, i);
+        bool is_json =
+            !is_binary(request, place) && !v2_request_output_in_shared_memory(request, place);
         n_bytes += is_json ? response->outputs[i].n_bytes : 0;
     }
     return n_bytes;
@@ -79,9 +81,12 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
     struct json_writer json = {.out = &text};
     struct v2_pieces pieces;
     size_t n_pieces = 0;
-    assert(request->infer.n_wanted == 0 || request->infer.n_wanted == response->n_outputs);
+    assert(request->infer.n_wanted == 0 || response->places ||
+           request->infer.n_wanted == response->n_outputs);
     for (size_t i = 0; i < response->n_outputs; i++) {
-        n_pieces += is_binary(request, i) ? response->outputs[i].n_pieces : 0;
+        n_pieces += is_binary(request, infer_response_place(response, i))
+                        ? response->outputs[i].n_pieces
+                        : 0;
     }
     if (!v2_pieces_init(&pieces, arena, n_pieces)) {
         return error_no_memory(err, "the answer");
@@ -92,9 +97,10 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
     json_write_key(&json, "outputs");
     json_write_open(&json, JSON_ELEMENT, '[');
     for (size_t i = 0; status == ST_OK && i < response->n_outputs; i++) {
-        enum v2_form form = v2_request_output_in_shared_memory(request, i) ? V2_FORM_DEFAULT
-                            : is_binary(request, i)                        ? V2_FORM_BINARY
-                                                                           : V2_FORM_JSON;
+        size_t place = infer_response_place(response, i);
+        enum v2_form form = v2_request_output_in_shared_memory(request, place) ? V2_FORM_DEFAULT
+                            : is_binary(request, place)                        ? V2_FORM_BINARY
+                                                                               : V2_FORM_JSON;
         status =
             print_output(&json, &response->outputs[i], form, request->non_finite, &pieces, err);
     }

@@ -67,12 +67,14 @@ enum status infer_check(struct infer_request *request, const struct model_spec *
 enum status infer_align_copy(struct infer_request *request, struct error *err) SLUICE_MUST_USE;
 
 /* The response. Outputs are in the order of `wanted`, or the model's order when none were requested
- * by name. Their bytes belong to the backend until infer_response_release. */
+ * by name; a model may leave some out. Their bytes belong to the backend until
+ * infer_response_release. */
 struct infer_response {
     struct error error; /* status ST_OK: the rest is filled */
     struct params params;
     struct tensor *outputs;
     size_t n_outputs;
+    const uint32_t *places; /* of each output; NULL: none is left out. See infer_response_place */
     /* Returns the outputs' bytes to the backend. Called on any thread. May be NULL. */
     void (*release)(void *user);
     void *user;
@@ -80,5 +82,11 @@ struct infer_response {
 
 /* Calls `release` once. Idempotent. */
 void infer_response_release(struct infer_response *response);
+
+/* The place of output `i` in the request's `wanted`, or among the model's outputs where the request
+ * names none. */
+static inline size_t infer_response_place(const struct infer_response *response, size_t i) {
+    return response->places ? response->places[i] : i;
+}
 
 #endif

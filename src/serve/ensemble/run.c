@@ -49,7 +49,7 @@ struct held {
 
 /* A tensor in a frame. */
 struct value {
-    const struct tensor *tensor; /* NULL: an optional input that the request leaves out */
+    const struct tensor *tensor; /* NULL: the request or a model leaves it out */
     struct held *held;           /* whose bytes it has; NULL: the request's */
     const struct sequence_values *sequence;
     size_t n_left;  /* steps that have not read it yet, and the response where it is an output */
@@ -589,6 +589,42 @@ static const struct sequence_values *sequence_of(const struct step_run *step, st
     return made->id.kind == PARAM_STRING && !made->id.string.ptr ? step->sequence : made;
 }
 
+/* Returns: whether the ensemble goes on without the tensor: it is no output, and the inputs that
+ * read it are optional. */
+static bool may_be_missing(const struct run *run, size_t index) {
+    const struct ensemble_tensor *tensor = &run->ensemble->config->ensemble.tensors[index];
+    bool may = !is_wanted(run, tensor);
+    for (size_t i = 0; i < tensor->n_used_by && may; i++) {
+        size_t reader = tensor->used_by[i];
+        const struct ensemble_step *config = step_at(run, reader);
+        for (size_t j = 0; is_needed(run, reader) && j < config->n_inputs && may; j++) {
+            const struct model_spec *member = member_at(run, reader);
+            size_t at = tensor_spec_find(member->inputs, member->n_inputs, config->inputs[j].name);
+            may = config->inputs[j].tensor != index ||
+                  (at != SIZE_MAX && member->inputs[at].optional);
+        }
+    }
+    return may;
+}
+
+/* The model has left out the wanted output number `i`. Returns: false when the ensemble needs it,
+ * and has failed. */
+static bool take_missing(struct step_run *step, struct frame *frame, size_t i) {
+    struct run *run = frame->run;
+    size_t index = step->tensors[i];
+    char output[QUOTED_NAME_BYTES], tensor[QUOTED_NAME_BYTES];
+    struct error err;
+    if (may_be_missing(run, index)) {
+        set_value(frame, index, &(struct value){0});
+        return true;
+    }
+    error_set(&err, ST_BACKEND_FAILED, "the model has left out output %s, which is tensor %s",
+              quote_name(step->wanted[i].name, output),
+              quote_name(run->ensemble->config->ensemble.tensors[index].name, tensor));
+    fail_at(run, step->index, &err);
+    return false;
+}
+
 /* The values of the response, in that frame. */
 static void take_outputs(struct step_run *step, struct frame *frame, struct held *held) {
     struct run *run = frame->run;
@@ -600,10 +636,14 @@ static void take_outputs(struct step_run *step, struct frame *frame, struct held
         .batches = member_at(run, step->index)->max_batch_size > 0,
         .batch = call->request->batch,
     };
-    assert(response->n_outputs == step->n_wanted);
-    for (size_t i = 0; i < response->n_outputs; i++) {
-        value.tensor = &response->outputs[i];
-        set_value(frame, step->tensors[i], &value);
+    size_t given = 0;
+    for (size_t i = 0; i < step->n_wanted; i++) {
+        if (given < response->n_outputs && infer_response_place(response, given) == i) {
+            value.tensor = &response->outputs[given++];
+            set_value(frame, step->tensors[i], &value);
+        } else if (!take_missing(step, frame, i)) {
+            return;
+        }
     }
 }
 
@@ -633,9 +673,10 @@ static void take_decoupled(struct step_run *step, struct inner_response *respons
 
 static void take_response(struct step_run *step, struct inner_response *response) {
     struct run *run = step->frame->run;
-    if (response->response->n_outputs == 0 || run->failed) {
+    bool decoupled = member_at(run, step->index)->decoupled;
+    if (run->failed || (decoupled && response->response->n_outputs == 0)) {
         inner_response_release(response);
-    } else if (member_at(run, step->index)->decoupled) {
+    } else if (decoupled) {
         step->keeps_inputs = true;
         take_decoupled(step, response);
     } else {

@@ -148,8 +148,9 @@ enum status classify_outputs(struct arena *arena, const struct infer_request *re
                              const struct model_spec *model, const struct labels *labels,
                              struct infer_response *response, struct error *err) {
     enum status st = ST_OK;
-    for (size_t i = 0; st == ST_OK && i < request->n_wanted; i++) {
-        const struct infer_requested_output *wanted = &request->wanted[i];
+    for (size_t i = 0; st == ST_OK && request->n_wanted > 0 && i < response->n_outputs; i++) {
+        const struct infer_requested_output *wanted =
+            &request->wanted[infer_response_place(response, i)];
         if (wanted->n_classes > 0) {
             st = replace_by_classes(arena, model->max_batch_size > 0, &labels[wanted->spec],
                                     wanted->n_classes, &response->outputs[i], err);

@@ -514,15 +514,17 @@ static enum status write_output(const struct shm_region *region, const struct in
 void shm_request_finish_outputs(struct shm_request *use, const struct infer_request *request,
                                 struct infer_response *response) {
     struct error err;
-    for (size_t i = 0; i < use->n; i++) {
-        struct shm_region *region = use->regions[i];
-        if (region && response->error.status == ST_OK &&
-            write_output(region, &request->wanted[i].region, &response->outputs[i], &err) !=
-                ST_OK) {
+    for (size_t i = 0; response->error.status == ST_OK && i < response->n_outputs; i++) {
+        size_t place = infer_response_place(response, i);
+        struct shm_region *region = place < use->n ? use->regions[place] : NULL;
+        if (region && write_output(region, &request->wanted[place].region, &response->outputs[i],
+                                   &err) != ST_OK) {
             infer_response_release(response);
             response->error = err;
         }
-        region_unref(region);
+    }
+    for (size_t i = 0; i < use->n; i++) {
+        region_unref(use->regions[i]);
     }
     use->regions = NULL;
     use->n = 0;

@@ -111,6 +111,7 @@ static void clear_result(struct call *call) {
     call->response.params = (struct params){NULL, 0};
     call->response.outputs = NULL;
     call->response.n_outputs = 0;
+    call->response.places = NULL;
     call->response.release = NULL;
     call->response.user = NULL;
     call->queued_ns = call->started_ns = call->finished_ns = 0;

@@ -114,7 +114,7 @@ static void log_unexpected_shape(struct call *call, const struct tensor_spec *sp
               LOG_U64("batch", call->run->backend_request.batch));
 }
 
-/* Stores the shape that clients see. */
+/* Stores the shape that clients see, of output `i` of the response. */
 static enum status store_output_shape(const struct response_target *target, size_t i,
                                       const struct tensor_spec *spec,
                                       const struct plan_tensor *plan, const sluice_output *output,
@@ -143,14 +143,16 @@ static enum status store_output_shape(const struct response_target *target, size
     return ST_OK;
 }
 
-static enum status store_output(const struct response_target *target, size_t i,
+/* Stores output `i` of the response, which is that of place `place` in `wanted`. */
+static enum status store_output(const struct response_target *target, size_t i, size_t place,
                                 const sluice_output *output, struct error *err) {
     struct call *call = target->call;
     const struct infer_request *request = call->request;
     const struct model_plan *plan = &call->run->version->plan;
-    size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
+    size_t at = request->n_wanted > 0 ? request->wanted[place].spec : place;
     const struct tensor_spec *spec = &plan->spec.outputs[at];
-    enum status st = backend_output_check(output, call->run->backend_request.wanted[i], spec, err);
+    enum status st =
+        backend_output_check(output, call->run->backend_request.wanted[place], spec, err);
     if (st == ST_OK) {
         st = store_output_shape(target, i, spec, &plan->outputs[at], output, err);
     }
@@ -252,16 +254,64 @@ static enum status check_response_size(const struct model_version *version,
 
 static enum status check_output_count(const struct call *call, const sluice_response *response,
                                       struct error *err) {
-    if (response->n_outputs != call->run->backend_request.n_wanted) {
+    if (response->n_outputs > call->run->backend_request.n_wanted) {
         return error_set(err, ST_BACKEND_FAILED,
                          "backend %s was asked for %zu outputs and gave %zu",
                          call->run->version->backend->name, call->run->backend_request.n_wanted,
                          response->n_outputs);
     }
-    if (!response->outputs) {
+    if (response->n_outputs > 0 && !response->outputs) {
         return error_set(err, ST_BACKEND_FAILED, "backend %s gave %zu outputs at no address",
                          call->run->version->backend->name, response->n_outputs);
     }
+    return ST_OK;
+}
+
+enum status backend_output_find(const sluice_request *request, const char *backend,
+                                const sluice_output *output, size_t *place, struct error *err) {
+    while (*place < request->n_wanted && request->wanted[*place] != output->index) {
+        (*place)++;
+    }
+    return *place < request->n_wanted
+               ? ST_OK
+               : error_set(err, ST_BACKEND_FAILED,
+                           "backend %s gave output number %" PRIu32 " where it is not expected: "
+                           "outputs are given once, in the order of the request",
+                           backend, output->index);
+}
+
+/* Stores the outputs that are for the client; states are taken by call_states_update. */
+static enum status store_outputs(const struct response_target *target,
+                                 const sluice_response *response, struct error *err) {
+    const struct call_run *run = target->call->run;
+    const sluice_request *request = &run->backend_request;
+    uint32_t *places = NULL;
+    size_t n = 0, place = 0;
+    if (response->n_outputs < request->n_wanted) {
+        struct arena *arena = get_extra_arena(target);
+        places = arena ? arena_calloc(arena, response->n_outputs, sizeof(*places)) : NULL;
+        if (!places) {
+            return error_no_memory(err, "the model's answer");
+        }
+    }
+    for (size_t i = 0; i < response->n_outputs; i++, place++) {
+        const sluice_output *output = &response->outputs[i];
+        enum status st =
+            backend_output_find(request, run->version->backend->name, output, &place, err);
+        if (st == ST_OK && place < run->n_client_outputs) {
+            st = store_output(target, n, place, output, err);
+            if (places) {
+                places[n] = (uint32_t)place;
+            }
+            n++;
+        }
+        if (st != ST_OK) {
+            return st;
+        }
+    }
+    target->response->outputs = target->outputs;
+    target->response->n_outputs = n;
+    target->response->places = places;
     return ST_OK;
 }
 
@@ -275,16 +325,8 @@ enum status response_target_store(const struct response_target *target,
     if (too_large != ST_OK) {
         return too_large;
     }
-    size_t n = call->run->n_client_outputs;
-    for (size_t i = 0; i < n; i++) {
-        enum status st = store_output(target, i, &response->outputs[i], err);
-        if (st != ST_OK) {
-            return st;
-        }
-    }
-    target->response->outputs = target->outputs;
-    target->response->n_outputs = n;
-    return store_params(target, response, err);
+    enum status st = store_outputs(target, response, err);
+    return st == ST_OK ? store_params(target, response, err) : st;
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
@@ -345,6 +387,7 @@ static void store_first_response(struct call *call, const sluice_response *respo
     } else {
         call->response.outputs = NULL;
         call->response.n_outputs = 0;
+        call->response.places = NULL;
         arena_free(call->run->extra_arena);
         call->run->extra_arena = NULL;
         backend_response_release(response);
@@ -360,6 +403,7 @@ static void reject_further_response(struct call *call, const sluice_response *re
         call->response.params = (struct params){0};
         call->response.outputs = NULL;
         call->response.n_outputs = 0;
+        call->response.places = NULL;
         if (response->status != SLUICE_OK) {
             backend_error(err, call->run->version->backend, response->status, response->error);
         } else {

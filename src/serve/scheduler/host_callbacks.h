@@ -23,6 +23,12 @@ void call_hold_outputs(struct call *call, void (*release)(void *cookie), void *c
 enum status backend_output_check(const sluice_output *output, uint32_t wanted,
                                  const struct tensor_spec *spec, struct error *err) SLUICE_MUST_USE;
 
+/* Finds the output in the request's `wanted` from *place on. Returns: ST_BACKEND_FAILED when it is
+ * not there. */
+enum status backend_output_find(const sluice_request *request, const char *backend,
+                                const sluice_output *output, size_t *place,
+                                struct error *err) SLUICE_MUST_USE;
+
 /* The destination of an answer and the memory for its description. */
 struct response_target {
     struct call *call;

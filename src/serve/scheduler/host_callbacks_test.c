@@ -22,9 +22,14 @@ static const struct model_config on_worker = {.run_on = RUN_ON_WORKER};
 
 /* ---- invalid answers ------------------------------------------------------------------------- */
 
-static void fewer_outputs(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+static void more_outputs(sluice_response *response, sluice_output *outputs, int64_t *dims) {
     (void)outputs, (void)dims;
-    response->n_outputs = 1;
+    response->n_outputs = 3;
+}
+
+static void twice(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)response, (void)dims;
+    outputs[1] = outputs[0];
 }
 
 static void wrong_order(sluice_response *response, sluice_output *outputs, int64_t *dims) {
@@ -105,8 +110,9 @@ struct wrong {
 };
 
 static const struct wrong wrongs[] = {
-    {fewer_outputs, "asked for 2 outputs and gave 1"},
-    {wrong_order, "output \"y\" of backend fake: output number 1 was returned in its place"},
+    {more_outputs, "asked for 2 outputs and gave 3"},
+    {wrong_order, "backend fake gave output number 0 where it is not expected"},
+    {twice, "backend fake gave output number 0 where it is not expected"},
     {wrong_datatype, "output \"y\" of backend fake: expected datatype FP32, got number 8"},
     {too_many_dims, "expected at most 64 dimensions, got 65"},
     {no_dims, "2 without their sizes"},
@@ -265,6 +271,46 @@ static void end_at_once(sluice_model *model, const sluice_request *request) {
     backend_host()->respond(request, &end);
 }
 
+/* ---- outputs that are left out --------------------------------------------------------------- */
+
+static void only_first(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)outputs, (void)dims;
+    response->n_outputs = 1;
+}
+
+static void only_second(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)dims;
+    outputs[0] = outputs[1];
+    response->n_outputs = 1;
+}
+
+static void none(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)outputs, (void)dims;
+    response->outputs = NULL;
+    response->n_outputs = 0;
+}
+
+static void respond_outputs_that_are_left_out_are_not_in_the_response(void **state) {
+    static struct rig rig;
+    static const struct {
+        void (*leave_out)(sluice_response *response, sluice_output *outputs, int64_t *dims);
+        size_t n_outputs, rank;
+    } rows[] = {{only_first, 1, 2}, {only_second, 1, 1}, {none, 0, 0}};
+    const struct model_config *configs[] = {&on_instance, &on_worker};
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        rig_open(&rig, configs[i % 2], 0);
+        rig.model->corrupt_response = rows[i / 2].leave_out;
+        rig_run(&rig, send_one, 1);
+        assert_int_equal(rig.calls[0].error.status, ST_OK);
+        assert_int_equal(rig.calls[0].n_outputs, rows[i / 2].n_outputs);
+        assert_int_equal(rig.calls[0].y_rank, rows[i / 2].rank);
+        assert_int_equal(atomic_load(&rig.model->n_released), 1);
+        rig_close(&rig);
+        assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
+    }
+}
+
 struct series {
     void (*handle_request)(sluice_model *model, const sluice_request *request);
     int n_released;
@@ -278,7 +324,7 @@ static const struct series serieses[] = {
     {answer_twice, 2, ST_UNSUPPORTED, "more than one answer"},
     {answer_three_times, 3, ST_UNSUPPORTED, "more than one answer"},
     {answer_then_fail, 2, ST_BACKEND_FAILED, "half way"},
-    {end_at_once, 1, ST_BACKEND_FAILED, "asked for 2 outputs and gave 0"},
+    {end_at_once, 1, ST_OK, ""},
 };
 
 static void respond_several_responses_deliver_one(void **state) {
@@ -293,7 +339,8 @@ static void respond_several_responses_deliver_one(void **state) {
         assert_int_equal(rig.calls[0].n_done, 1);
         assert_int_equal(rig.calls[0].error.status, row->status);
         assert_non_null(strstr(rig.calls[0].error.text, row->says));
-        assert_int_equal(rig.calls[0].n_outputs, row->status == ST_OK ? 2 : 0);
+        size_t expected = row->status == ST_OK && row->handle_request != end_at_once ? 2 : 0;
+        assert_int_equal(rig.calls[0].n_outputs, expected);
         assert_int_equal(atomic_load(&rig.model->n_released), row->n_released);
         rig_close(&rig);
         assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
@@ -468,6 +515,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(respond_outputs_over_limit_are_refused),
         cmocka_unit_test(respond_invalid_response_is_backend_error),
+        cmocka_unit_test(respond_outputs_that_are_left_out_are_not_in_the_response),
         cmocka_unit_test(respond_failure_status_and_text_are_mapped),
         cmocka_unit_test(respond_several_responses_deliver_one),
         cmocka_unit_test(respond_unexpected_shape_passes_with_warning),

@@ -289,6 +289,7 @@ static void fill_response(struct partial_response *partial, const sluice_respons
     } else {
         partial->response.outputs = NULL;
         partial->response.n_outputs = 0;
+        partial->response.places = NULL;
     }
     if (held && response->release) {
         partial->backend_release = response->release;

@@ -147,8 +147,6 @@ WRONG = {
     "execute raises": "ValueError: as asked (does.py:",
     "too few": "execute returned 0 responses to 1 requests",
     "not a list": "execute must return a list of InferenceResponse, it returned int",
-    "no output": "it has no output 'OUT'",
-    "other name": "it has no output 'OUT', but 'ELSE'",
     "other datatype": "output 'OUT' is INT32, the configuration says BYTES",
     "other kind": "it contains str",
     "strange parameter": "parameter 'list': expected bool, int, float or str, got list",

@@ -196,6 +196,17 @@ enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
     return st == ST_OK ? add_text(writer, head, item.data, may_view, err) : st;
 }
 
+enum status mip_answer_add_missing(struct mip_answer_writer *writer, struct error *err) {
+    size_t head = writer->block.len;
+    if (!buf_reserve(&writer->block, MIP_ITEM_HEAD_BYTES)) {
+        return answer_no_memory(writer, err);
+    }
+    buf_advance(&writer->block, MIP_ITEM_HEAD_BYTES);
+    buf_add_str(&writer->block, STR("null"));
+    return writer->block.failed ? answer_no_memory(writer, err)
+                                : encode_item_head(writer, head, MIP_JSON, 4, err);
+}
+
 /* ---- the packet ------------------------------------------------------------------------------ */
 
 static enum status encode_packet_head(struct mip_answer_writer *writer,

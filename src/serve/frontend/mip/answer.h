@@ -42,6 +42,9 @@ enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *are
 enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
                            const struct tensor *element, bool may_view, struct arena *scratch,
                            struct error *err) SLUICE_MUST_USE;
+/* Appends the item of an output that the model has left out: JSON, null. Returns: ST_NO_MEMORY. */
+enum status mip_answer_add_missing(struct mip_answer_writer *writer,
+                                   struct error *err) SLUICE_MUST_USE;
 /* Starts a part of an answer, which is written apart from it, in `arena`, which lives as long as
  * the answer. Returns: ST_NO_MEMORY. Thread: any. */
 enum status mip_answer_begin_part(struct mip_answer_writer *part, struct arena *arena,

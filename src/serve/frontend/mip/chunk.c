@@ -410,12 +410,13 @@ static enum status init_rows(struct client_inference *inference, struct infer_re
     uint64_t n_rows = chunk->context->plan->batches ? chunk->n : 0;
     (void)inference;
     (void)last;
-    chunk->rows = arena_calloc(arena, response->n_outputs, sizeof(*chunk->rows));
+    chunk->rows = arena_calloc(arena, chunk->context->plan->spec->n_outputs, sizeof(*chunk->rows));
     if (!chunk->rows) {
         return error_no_memory(err, "a part of the batch");
     }
     for (size_t i = 0; i < response->n_outputs; i++) {
-        enum status st = mip_rows_init(&chunk->rows[i], &response->outputs[i], n_rows, err);
+        struct mip_rows *rows = &chunk->rows[infer_response_place(response, i)];
+        enum status st = mip_rows_init(rows, &response->outputs[i], n_rows, err);
         if (st != ST_OK) {
             return st;
         }
@@ -475,8 +476,12 @@ uint64_t mip_chunk_write_ns(const struct mip_chunk *chunk) {
 enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *writer,
                             bool may_view, struct arena *scratch, struct error *err) {
     enum status st = ST_OK;
-    for (size_t i = 0; st == ST_OK && i < chunk->inference.base.call.response.n_outputs; i++) {
+    for (size_t i = 0; st == ST_OK && i < chunk->context->plan->spec->n_outputs; i++) {
         struct tensor row;
+        if (!chunk->rows[i].tensor) { /* the model has left it out */
+            st = mip_answer_add_missing(writer, err);
+            continue;
+        }
         mip_rows_next(&chunk->rows[i], &row);
         st = mip_answer_add(writer, i, &row, may_view, scratch, err);
     }

@@ -92,6 +92,7 @@ struct cached_output {
 /* At the start of the block; all pointers point into the block. */
 struct cached_response {
     const struct cached_output *outputs;
+    const uint32_t *places; /* as in infer_response */
     size_t n_outputs;
     const struct param *params;
     size_t n_params;
@@ -144,6 +145,20 @@ static void put_params(struct layout *layout, struct params params) {
     }
 }
 
+static void put_places(struct layout *layout, const struct infer_response *response) {
+    uint32_t *places =
+        response->places
+            ? layout_reserve(layout, response->n_outputs * sizeof(*places), alignof(uint32_t))
+            : NULL;
+    for (size_t i = 0; places && i < response->n_outputs; i++) {
+        places[i] = response->places[i];
+    }
+    if (layout->block) {
+        struct cached_response *cached = (struct cached_response *)(void *)layout->block;
+        cached->places = places;
+    }
+}
+
 static void put_output(struct layout *layout, const struct tensor *tensor,
                        struct cached_output *cached) {
     struct shape shape = tensor->shape;
@@ -168,6 +183,7 @@ static void layout_response(struct layout *layout, const struct infer_response *
     if (cached) {
         *cached = (struct cached_response){.outputs = outputs, .n_outputs = response->n_outputs};
     }
+    put_places(layout, response);
     put_params(layout, response->params);
     for (size_t i = 0; i < response->n_outputs; i++) {
         put_output(layout, &response->outputs[i], outputs ? &outputs[i] : NULL);
@@ -185,10 +201,11 @@ static void fill_response(struct call *call, struct cache_entry *entry) {
     const struct cached_response *cached = cache_entry_data(entry);
     const struct infer_request *request = call->request;
     const struct model_spec *spec = &call->run->version->plan.spec;
-    assert(cached->n_outputs == call->run->backend_request.n_wanted);
+    assert(cached->places || cached->n_outputs == call->run->backend_request.n_wanted);
     for (size_t i = 0; i < cached->n_outputs; i++) {
         const struct cached_output *output = &cached->outputs[i];
-        size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
+        size_t place = cached->places ? cached->places[i] : i;
+        size_t at = request->n_wanted > 0 ? request->wanted[place].spec : place;
         call->run->output_pieces[i] = (struct piece){output->data, output->n_bytes};
         call->run->outputs[i] = (struct tensor){
             .name = spec->outputs[at].name,
@@ -201,6 +218,7 @@ static void fill_response(struct call *call, struct cache_entry *entry) {
     }
     call->response.outputs = call->run->outputs;
     call->response.n_outputs = cached->n_outputs;
+    call->response.places = cached->places;
     call->response.params = (struct params){cached->params, cached->n_params};
     call_hold_outputs(call, release_entry, entry);
 }

@@ -33,8 +33,8 @@ struct joint_request {
     size_t n;
     struct call **calls;
     const sluice_request **requests; /* of those calls */
-    uint32_t *slots;                 /* by index of the model's outputs: 1 + the position in
-                                        `wanted`; 0: not wanted */
+    uint32_t *given;                 /* by index of the model's outputs: 1 + the place in
+                                        the response; 0: not in it */
 };
 
 /* The bytes of one response, which its parts share. */
@@ -62,16 +62,16 @@ static bool select_outputs(struct joint_request *joint, sluice_request *request)
     const struct model_plan *plan = &joint->run.version->plan;
     size_t n_outputs = plan->layout->n_outputs;
     uint32_t *wanted = arena_calloc(joint->arena, n_outputs, sizeof(*wanted));
-    joint->slots = arena_calloc(joint->arena, n_outputs, sizeof(*joint->slots));
-    if (!wanted || !joint->slots) {
+    joint->given = arena_calloc(joint->arena, n_outputs, sizeof(*joint->given));
+    if (!wanted || !joint->given) {
         return false;
     }
     for (size_t i = 0; i < joint->n; i++) {
         for (size_t k = 0; k < joint->requests[i]->n_wanted; k++) {
             uint32_t index = joint->requests[i]->wanted[k];
-            if (joint->slots[index] == 0) {
+            if (joint->given[index] == 0) {
                 wanted[request->n_wanted++] = index;
-                joint->slots[index] = (uint32_t)request->n_wanted;
+                joint->given[index] = 1; /* it is in `wanted` */
             }
         }
     }
@@ -185,14 +185,16 @@ static void deliver_parts(struct joint_request *joint, const sluice_response *re
         const sluice_request *request = joint->requests[i];
         sluice_response own = {.size = sizeof(own),
                                .outputs = outputs,
-                               .n_outputs = response->n_outputs > 0 ? request->n_wanted : 0,
                                .params = response->params,
                                .n_params = response->n_params,
                                .final = response->final,
                                .release = release_part,
                                .cookie = shared};
-        for (size_t k = 0; k < own.n_outputs; k++) {
-            outputs[k] = parts[i * response->n_outputs + joint->slots[request->wanted[k]] - 1];
+        for (size_t k = 0; response->n_outputs > 0 && k < request->n_wanted; k++) {
+            uint32_t given = joint->given[request->wanted[k]];
+            if (given > 0) { /* else the model has left it out */
+                outputs[own.n_outputs++] = parts[i * response->n_outputs + given - 1];
+            }
         }
         host_respond(request, &own);
     }
@@ -204,24 +206,33 @@ static enum status check_outputs(struct joint_request *joint, const sluice_respo
     const sluice_request *request = &joint->run.backend_request;
     const struct model_version *version = joint->run.version;
     const struct model_plan *plan = &version->plan;
-    if (response->n_outputs != request->n_wanted || !response->outputs) {
+    if (response->n_outputs > request->n_wanted ||
+        (response->n_outputs > 0 && !response->outputs)) {
         return error_set(err, ST_BACKEND_FAILED,
                          "backend %s was asked for %zu outputs and gave %zu%s",
                          version->backend->name, request->n_wanted, response->n_outputs,
                          response->outputs ? "" : " at no address");
     }
     enum status st = ST_OK;
-    for (size_t k = 0; st == ST_OK && k < response->n_outputs; k++) {
+    size_t place = 0;
+    memset(joint->given, 0, plan->layout->n_outputs * sizeof(*joint->given));
+    for (size_t k = 0; st == ST_OK && k < response->n_outputs; k++, place++) {
         size_t spec = 0;
-        while (plan->outputs[spec].index != request->wanted[k]) {
+        st = backend_output_find(request, version->backend->name, &response->outputs[k], &place,
+                                 err);
+        if (st != ST_OK) {
+            return st;
+        }
+        uint32_t index = request->wanted[place];
+        while (plan->outputs[spec].index != index) {
             spec++;
         }
-        st = backend_output_check(&response->outputs[k], request->wanted[k],
-                                  &plan->spec.outputs[spec], err);
+        st = backend_output_check(&response->outputs[k], index, &plan->spec.outputs[spec], err);
         if (st != ST_OK) {
-            error_prefix(err, "output \"%s\" of backend %s",
-                         plan->layout->outputs[request->wanted[k]].name, version->backend->name);
+            error_prefix(err, "output \"%s\" of backend %s", plan->layout->outputs[index].name,
+                         version->backend->name);
         }
+        joint->given[index] = (uint32_t)k + 1;
     }
     return st;
 }

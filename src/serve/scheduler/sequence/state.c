@@ -380,20 +380,44 @@ static bool is_kept(const struct call_run *run) {
     return run->sequence && (!run->sequence_params.end || run->version->config.sequences.iterative);
 }
 
+/* The output of a state. Returns: NULL: the model has left it out. */
+static const sluice_output *find_output(const sluice_response *response, uint32_t index) {
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        if (response->outputs[i].index == index) {
+            return &response->outputs[i];
+        }
+    }
+    return NULL;
+}
+
+/* Sets the next value of state `i`. */
+static enum status take_state(struct call *call, const sluice_response *response, size_t i,
+                              struct error *err) {
+    struct call_run *run = call->run;
+    const struct plan_state *plan = &run->version->plan.states[i];
+    uint32_t wanted = run->backend_request.wanted[run->states[i].wanted];
+    const sluice_output *output = find_output(response, wanted);
+    if (!output) {
+        char name[QUOTED_NAME_BYTES];
+        return error_set(err, ST_BACKEND_FAILED, "state %s: the model has left out its output",
+                         quote_name(plan->spec.name, name));
+    }
+    return value_of_output(call, plan, output, wanted, &run->states[i].next, err);
+}
+
 enum status call_states_update(struct call *call, const sluice_response *response,
                                struct error *err) {
     struct call_run *run = call->run;
     const struct model_plan *plan = &run->version->plan;
     enum status st = ST_OK;
     if (!run->states || !is_kept(run) || response->status != SLUICE_OK ||
-        response->n_outputs != run->backend_request.n_wanted || !response->outputs) {
+        response->n_outputs == 0 || response->n_outputs > run->backend_request.n_wanted ||
+        !response->outputs) {
         return ST_OK;
     }
     size_t n = 0;
     for (; n < plan->n_states && st == ST_OK; n++) {
-        size_t at = run->states[n].wanted;
-        st = value_of_output(call, &plan->states[n], &response->outputs[at],
-                             run->backend_request.wanted[at], &run->states[n].next, err);
+        st = take_state(call, response, n, err);
     }
     for (size_t i = 0; i < n; i++) {
         struct state_value *next = state_value_replace(&run->states[i].next, NULL);
