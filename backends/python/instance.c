@@ -25,6 +25,8 @@ enum {
     LONGEST_PAUSE_MS = 30000,
     STABLE_MS = 60000, /* a worker that lived for so long ends the growth of the pause */
     READ_BYTES = 65536,
+    CHECK_EVERY_MS = 1000,   /* is_ready is called so often */
+    CHECK_TIMEOUT_MS = 5000, /* without an answer for so long the model is not ready */
 };
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -168,6 +170,72 @@ static void take_log(sluice_instance *instance, struct wire_reader *reader) {
     }
 }
 
+/* ---- readiness ------------------------------------------------------------------------------- */
+
+/* Counts the instance among those that are ready, or not. */
+static void set_ready(sluice_instance *instance, int is_ready) {
+    if (instance->readiness.is_ready != is_ready) {
+        instance->readiness.is_ready = is_ready;
+        atomic_fetch_add_explicit(&instance->model->n_ready, is_ready ? 1 : -1,
+                                  memory_order_relaxed);
+    }
+}
+
+/* What is_ready has said, or that it is not ready and why. Changes are logged. */
+static void set_checked(sluice_instance *instance, int is_ready, const char *why, size_t n_bytes) {
+    struct readiness *readiness = &instance->readiness;
+    char before[sizeof(readiness->why)], text[sizeof(readiness->why) + 80];
+    snprintf(before, sizeof(before), "%s", readiness->why);
+    lines_copy_text(why, is_ready ? 0 : n_bytes, readiness->why, sizeof(readiness->why));
+    if (strcmp(before, readiness->why) != 0) {
+        snprintf(text, sizeof(text), "instance %u is %s%s%s", (unsigned)instance->index,
+                 is_ready ? "ready again" : "not ready", is_ready ? "" : ": ", readiness->why);
+        lines_log(&instance->lines, is_ready ? SLUICE_LOG_INFO : SLUICE_LOG_WARNING, text,
+                  strlen(text));
+    }
+    set_ready(instance, is_ready);
+}
+
+static void take_checked(sluice_instance *instance, struct wire_reader *reader) {
+    int is_ready = wire_read_u8(reader) != 0;
+    struct wire_text why = wire_read_text(reader);
+    if (!instance->readiness.in_flight) {
+        reader->failed = 1; /* it was not asked */
+    }
+    instance->readiness.in_flight = 0;
+    if (!reader->failed) {
+        int has_why = why.n_bytes > 0;
+        set_checked(instance, is_ready, has_why ? why.ptr : "is_ready", has_why ? why.n_bytes : 8);
+    }
+}
+
+/* Has is_ready called where it is time. Returns: in how many ms it is time again; -1: never. */
+static int check_readiness(sluice_instance *instance) {
+    struct readiness *readiness = &instance->readiness;
+    uint64_t now_ns = clock_ns(), since_ms = (now_ns - readiness->sent_ns) / 1000000u;
+    if (!readiness->checks) {
+        return -1;
+    }
+    uint64_t due_ms = readiness->in_flight ? CHECK_TIMEOUT_MS : CHECK_EVERY_MS;
+    if (readiness->sent_ns > 0 && since_ms < due_ms) {
+        return (int)(due_ms - since_ms) + 1;
+    }
+    if (readiness->in_flight) {
+        char why[64];
+        int n = snprintf(why, sizeof(why), "is_ready has not returned after %d s",
+                         CHECK_TIMEOUT_MS / 1000);
+        set_checked(instance, 0, why, (size_t)n);
+        return POLL_MS; /* it is not called again before it returns */
+    }
+    readiness->in_flight = 1;
+    readiness->sent_ns = now_ns;
+    wire_begin(&instance->reply_buf, WIRE_CHECK);
+    (void)send_reply(instance); /* where it fails, the worker has ended */
+    return CHECK_TIMEOUT_MS;
+}
+
+/* ---- all messages ---------------------------------------------------------------------------- */
+
 /* What became of a message. */
 enum outcome { GO_ON, IS_READY, HAS_FAILED, BREAKS_RULE };
 
@@ -182,7 +250,11 @@ static enum outcome take_message(sluice_instance *instance, struct message *mess
     wire_reader_init(&reader, message->bytes, message->n_bytes);
     switch ((enum wire_type)head.type) {
     case WIRE_READY:
+        instance->readiness.checks = wire_read_u8(&reader) != 0;
         outcome = IS_READY;
+        break;
+    case WIRE_CHECKED:
+        take_checked(instance, &reader);
         break;
     case WIRE_FAILED: {
         struct wire_text text = wire_read_text(&reader);
@@ -215,6 +287,7 @@ static enum outcome take_message(sluice_instance *instance, struct message *mess
     case WIRE_GRANT:
     case WIRE_STATE:
     case WIRE_FINALIZE:
+    case WIRE_CHECK:
     default:
         ok = 0;
         break;
@@ -391,6 +464,7 @@ static sluice_status start_worker(sluice_instance *instance, sluice_error *error
     const struct options *options = &instance->model->options;
     char reason[sizeof(error->text)] = "";
     lines_init(&instance->lines, instance->model->host, instance->model->name);
+    instance->readiness = (struct readiness){0};
     instance->pool = pool_new();
     if (!instance->pool) {
         return error_no_memory(error, "a worker");
@@ -511,8 +585,10 @@ static void finalize_worker(sluice_instance *instance) {
 /* Serves until the worker ends or the instance is closed. `reason`: why it ended. */
 static void serve(sluice_instance *instance, char *reason, size_t n_bytes) {
     int limit_s = instance->model->options.execute_timeout_s;
-    while (!is_closing(instance)) {
-        if (step(instance, 1, POLL_MS, reason, n_bytes) != GO_ON) {
+    while (!is_closing(instance) && !reason[0]) {
+        int check_ms = check_readiness(instance);
+        int wait_ms = check_ms >= 0 && check_ms < POLL_MS ? check_ms : POLL_MS;
+        if (step(instance, 1, wait_ms, reason, n_bytes) != GO_ON) {
             return;
         }
         pthread_mutex_lock(&instance->lock);
@@ -555,6 +631,21 @@ static void log_end(sluice_instance *instance, uint64_t next_ms) {
     instance->model->host->log(SLUICE_LOG_ERROR, instance->model->name, text);
 }
 
+/* Waits for the first answer of is_ready, so that the model is not ready before it. `reason`: the
+ * worker has ended. */
+static void wait_checked(sluice_instance *instance, char *reason, size_t n_bytes) {
+    uint64_t until_ns = after_ms(CHECK_TIMEOUT_MS);
+    (void)check_readiness(instance);
+    while (instance->readiness.in_flight && !is_closing(instance) && clock_ns() < until_ns) {
+        if (step(instance, 1, POLL_MS, reason, n_bytes) != GO_ON) {
+            if (!reason[0]) {
+                snprintf(reason, n_bytes, "has ended while is_ready was called");
+            }
+            return;
+        }
+    }
+}
+
 /* One worker from its start to its end. Returns: whether it lived for long. */
 static int run_worker(sluice_instance *instance, uint64_t next_ms, int is_first) {
     char reason[512] = "";
@@ -570,8 +661,10 @@ static int run_worker(sluice_instance *instance, uint64_t next_ms, int is_first)
             snprintf(reason, sizeof(reason), "could not be started again: %.450s", error.text);
         }
     }
-    if (status == SLUICE_OK) {
-        atomic_fetch_add_explicit(&instance->model->n_ready, 1, memory_order_relaxed);
+    if (status == SLUICE_OK && !instance->readiness.checks) {
+        set_ready(instance, 1);
+    } else if (status == SLUICE_OK) {
+        wait_checked(instance, reason, sizeof(reason));
     }
     if (is_first) {
         set_first(instance, status, &error);
@@ -582,7 +675,7 @@ static int run_worker(sluice_instance *instance, uint64_t next_ms, int is_first)
         pthread_cond_broadcast(&instance->changed);
         pthread_mutex_unlock(&instance->lock);
         serve(instance, reason, sizeof(reason));
-        atomic_fetch_sub_explicit(&instance->model->n_ready, 1, memory_order_relaxed);
+        set_ready(instance, 0);
         if (is_closing(instance) && !reason[0]) {
             finalize_worker(instance);
         } else {

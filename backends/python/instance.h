@@ -68,6 +68,13 @@ struct sluice_instance {
     struct wire_buf batch_buf; /* of execute */
 
     /* the supervisor's */
+    struct readiness {
+        int checks;       /* the model has is_ready */
+        int is_ready;     /* the worker is there, and is_ready has said so: it is counted */
+        int in_flight;    /* a CHECK that is not answered yet, sent at sent_ns */
+        uint64_t sent_ns; /* of the latest CHECK */
+        char why[256];    /* it is not ready; "": it is, or was not asked yet */
+    } readiness;
     struct wire_buf reply_buf;
     struct lines lines;
     struct message *incoming; /* incomplete */

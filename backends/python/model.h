@@ -36,7 +36,7 @@ struct sluice_model {
     struct python python;
     uint64_t max_output_bytes; /* 0: no limit */
     char *config;              /* JSON: as it was given, from model_configured on complete */
-    atomic_int n_ready;        /* instances whose worker is there */
+    atomic_int n_ready;        /* instances whose worker is there, and whose is_ready says so */
     int is_configured;
     int is_complete; /* auto_complete_config is not called */
     int decoupled;

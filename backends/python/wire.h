@@ -16,10 +16,11 @@
  *   GRANT     tag u32, blocks, block u32; or block 0 and a text: why there is none
  *   STATE     tag u32, u8: answers ASK
  *   FINALIZE  nothing
+ *   CHECK     nothing: is the model ready?
  *   blocks    n u32, (block u32, bytes u64)…, whose descriptors come with the message; n u32,
  *             block u32…: these are not used any more
  * To the server:
- *   READY     nothing
+ *   READY     checks u8: the model has is_ready, and CHECK is answered
  *   FAILED    text: the model cannot be loaded
  *   RESULT    batch u32, done u8, began u64, ended u64 (CLOCK_MONOTONIC), n u32, tail u32, block
  *             u32, then n responses: token u64, final u8, status u8 (sluice_status); with a status
@@ -33,6 +34,7 @@
  *             n u32, (name, datatype u8, optional u8, rank u8, dimensions i64…)…: in place of
  *             READY, where INIT asked for the configuration alone
  *   ASK       tag u32, token u64: is that request cancelled?
+ *   CHECKED   ready u8, text: why it is not ready
  *   parameter name, kind u8 (sluice_param_kind), and 8 bytes or a text */
 #ifndef SLUICE_PYTHON_WIRE_H
 #define SLUICE_PYTHON_WIRE_H
@@ -56,6 +58,7 @@ enum wire_type {
     WIRE_GRANT = 3,
     WIRE_STATE = 4,
     WIRE_FINALIZE = 5,
+    WIRE_CHECK = 6,
     WIRE_READY = 64,
     WIRE_FAILED = 65,
     WIRE_RESULT = 66,
@@ -64,6 +67,7 @@ enum wire_type {
     WIRE_FREED = 69,
     WIRE_ASK = 70,
     WIRE_DESCRIBED = 71,
+    WIRE_CHECKED = 72,
 };
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -4,6 +4,12 @@ import shutil
 import sys
 import time
 
+import numpy
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
 from lib import http1, server
 
 SOURCES = os.path.join(server.ROOT, "tests", "models", "python")
@@ -71,3 +77,32 @@ def wait_gone(pid):
     while not is_gone(pid):
         assert time.monotonic() < end, f"process {pid} still runs"
         time.sleep(0.01)
+
+
+class Client:
+    """tritonclient, over HTTP or gRPC."""
+
+    def __init__(self, server, protocol="http"):
+        self.triton = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
+        address = server.address if protocol == "http" else server.grpc_address
+        self.client = self.triton.InferenceServerClient(address.removeprefix("http://"), **(
+            {"network_timeout": http1.PATIENCE, "connection_timeout": http1.PATIENCE} if protocol == "http" else {}))
+
+    def infer(self, model, arrays, **options):
+        inputs = []
+        for name, array in arrays.items():
+            inputs.append(self.triton.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype)))
+            inputs[-1].set_data_from_numpy(array)
+        return self.client.infer(model, inputs, **options)
+
+    def ask(self, model, word, data=None, **options):
+        """What a model `does` answers."""
+        arrays = {"DO": numpy.array([[word.encode()]], dtype=object)}
+        if data is not None:
+            arrays["DATA"] = data
+        return self.infer(model, arrays, **options).as_numpy("OUT")[0, 0].decode()
+
+    def error_of(self, model, word, **options):
+        with pytest.raises(InferenceServerException) as caught:
+            self.ask(model, word, **options)
+        return f"{caught.value.status()} {caught.value.message()}"

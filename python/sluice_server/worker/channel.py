@@ -6,14 +6,18 @@ import collections
 import ctypes
 import mmap
 import os
+import queue
+import select
 import socket
 import threading
+import time
 import weakref
 
 from . import wire
 
 RECEIVE_BYTES = 1 << 16
 MAX_FDS = 64
+BUSY_S = 0.5  # the main thread does not read for so long while the model runs, before others read for it
 
 
 class Closed(Exception):
@@ -52,6 +56,8 @@ class Channel:
         self._views = {}  # of blocks of inputs that are in use
         self._freed = collections.deque()
         self._idle = False
+        self._idle_since = time.monotonic()
+        self._checks = queue.SimpleQueue()
 
     # ---- sending
 
@@ -73,6 +79,23 @@ class Channel:
             return self._wait(lambda: self._messages.popleft() if self._messages else None)
         finally:
             self._idle = False
+            self._idle_since = time.monotonic()
+
+    def wait_for_check(self):
+        """Waits until the server asks whether the model is ready. Where the main thread is in the model for long, and reads
+        nothing, this thread does so now and then. Raises Closed."""
+        while True:
+            try:
+                return self._checks.get(timeout=BUSY_S)
+            except queue.Empty:
+                pass
+            with self._changed:
+                if self._closed:
+                    raise Closed("the server has closed the socket")
+                if self._reading or self._idle or time.monotonic() - self._idle_since < BUSY_S:
+                    continue
+                self._reading = True
+            self._read(BUSY_S)
 
     def ask(self, kind, *parts):
         """Sends a message that begins with a tag. Returns: the reader of its answer, after the tag."""
@@ -95,19 +118,24 @@ class Channel:
                         self._reading = True
                         break
                     self._changed.wait()
-            try:
-                messages = self._receive()
-            except BaseException:
-                with self._changed:
-                    self._closed = True
-                    self._reading = False
-                    self._changed.notify_all()
-                raise
+            self._read()
+
+    def _read(self, timeout=None):
+        """Reads for all threads; self._reading is this one's."""
+        try:
+            readable = timeout is None or select.select([self._socket], [], [], timeout)[0]
+            messages = self._receive() if readable else []
+        except BaseException:
             with self._changed:
+                self._closed = True
                 self._reading = False
-                for message in messages:
-                    self._sort(message)
                 self._changed.notify_all()
+            raise
+        with self._changed:
+            self._reading = False
+            for message in messages:
+                self._sort(message)
+            self._changed.notify_all()
 
     def _receive(self):
         """Returns: the messages that are complete now."""
@@ -149,6 +177,8 @@ class Channel:
         elif kind == wire.STATE:
             reader = wire.Reader(message)
             self._answers[reader.number(wire.U32)] = reader
+        elif kind == wire.CHECK:
+            self._checks.put(True)
         else:
             if kind == wire.EXECUTE:
                 # Here and not when it is executed: the descriptors come in the order of the messages.

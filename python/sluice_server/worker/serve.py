@@ -12,6 +12,8 @@ import threading
 import time
 import traceback
 
+import numpy as np
+
 from . import api, tensors, wire
 from .channel import Channel, Closed
 
@@ -26,6 +28,10 @@ def end_with_server():
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
         pass
+
+
+async def _await(awaitable):
+    return await awaitable
 
 
 class ModelError(Exception):
@@ -217,6 +223,32 @@ class Worker:
             traceback.print_exc()
             raise ModelError(f"{what} failed: {describe(error)}") from None
 
+    # ---- readiness
+
+    def answer_checks(self):
+        """The thread that calls is_ready."""
+        try:
+            while True:
+                self.channel.wait_for_check()
+                ready, why = self._check()
+                self.channel.send(wire.CHECKED, wire.U8.pack(ready), wire.text(why))
+        except Closed:
+            pass
+
+    def _check(self):
+        try:
+            ready = self.model.is_ready()
+            if inspect.isawaitable(ready):
+                if self._loop is None:
+                    ready = asyncio.run(_await(ready))
+                else:
+                    ready = asyncio.run_coroutine_threadsafe(_await(ready), self._loop).result()
+        except Exception as error:
+            return False, f"is_ready failed: {describe(error)}"
+        if not isinstance(ready, (bool, np.bool_)):
+            return False, f"is_ready must return True or False, it returned {type(ready).__name__}"
+        return bool(ready), "" if ready else "is_ready returned False"
+
     # ---- executing
 
     def run(self):
@@ -349,7 +381,10 @@ def main(fd):
         if worker.model is None:
             return
         gc.freeze()
-        worker.channel.send(wire.READY)
+        checks = hasattr(worker.model, "is_ready")
+        worker.channel.send(wire.READY, wire.U8.pack(checks))
+        if checks:
+            threading.Thread(target=worker.answer_checks, name="is_ready", daemon=True).start()
         worker.run()
         worker.finalize()
     except Closed:

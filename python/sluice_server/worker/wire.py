@@ -13,6 +13,7 @@ EXECUTE = 2
 GRANT = 3
 STATE = 4
 FINALIZE = 5
+CHECK = 6
 # to the server
 READY = 64
 FAILED = 65
@@ -22,6 +23,7 @@ LOG = 68
 FREED = 69
 ASK = 70
 DESCRIBED = 71
+CHECKED = 72
 
 HEAD = struct.Struct("<II")
 U8 = struct.Struct("<B")

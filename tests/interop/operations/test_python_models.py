@@ -14,43 +14,14 @@ import numpy
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tritonclient.utils import InferenceServerException
 
 from lib import http1, python_models, server as servers
-from lib.python_models import DOES, FLAGS, parameter, tensor
+from lib.python_models import DOES, FLAGS, Client, parameter, tensor
 from lib.repository import DATATYPES
 
 NUMPY = {"BOOL": numpy.bool_, "FP16": numpy.float16, "FP32": numpy.float32, "FP64": numpy.float64, "BYTES": numpy.object_,
          **{kind: numpy.dtype(kind.lower()) for kind in DATATYPES if "INT" in kind}}
-
-
-class Client:
-    """tritonclient, over HTTP or gRPC."""
-
-    def __init__(self, server, protocol="http"):
-        self.triton = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
-        address = server.address if protocol == "http" else server.grpc_address
-        self.client = self.triton.InferenceServerClient(address.removeprefix("http://"), **(
-            {"network_timeout": http1.PATIENCE, "connection_timeout": http1.PATIENCE} if protocol == "http" else {}))
-
-    def infer(self, model, arrays, **options):
-        inputs = []
-        for name, array in arrays.items():
-            inputs.append(self.triton.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype)))
-            inputs[-1].set_data_from_numpy(array)
-        return self.client.infer(model, inputs, **options)
-
-    def ask(self, model, word, data=None, **options):
-        """What a model `does` answers."""
-        arrays = {"DO": numpy.array([[word.encode()]], dtype=object)}
-        if data is not None:
-            arrays["DATA"] = data
-        return self.infer(model, arrays, **options).as_numpy("OUT")[0, 0].decode()
-
-    def error_of(self, model, word, **options):
-        with pytest.raises(InferenceServerException) as caught:
-            self.ask(model, word, **options)
-        return f"{caught.value.status()} {caught.value.message()}"
 
 
 @pytest.fixture
@@ -611,6 +582,7 @@ HOSTILE = {
     "blocks": "ready(); message(66, struct.pack('<IBQQIII', 0, 0, 0, 0, 0, 48, 9), bytes(16))",
     "freed": "ready(); message(69, struct.pack('<II', 1, 1))",
     "init": "ready(); message(1, b'')",
+    "checked": "ready(); message(72, bytes(5))",
     "ends": "ready(); os._exit(5)",
     "silent": "ready()",
     "fails": "message(65, struct.pack('<I', 5), b'\\xff\\x00\\nab')",
@@ -631,7 +603,7 @@ def test_hostile_worker_harms_its_model_alone(running, tmp_path, kind):
             s.sendall(struct.pack("<II", 8 + len(body), kind) + body)
         def ready():
             recv(1 << 16)
-            message(64)
+            message(64, b'\\0')
             recv(1 << 16)
         {HOSTILE[kind]}
         time.sleep(1000)
