@@ -680,7 +680,7 @@ static void on_wakeup(struct worker_msg *msg) {
     atomic_store(&worker_state->posted, false);
     pool_set_reader_refresh_all(worker_state->context.pools);
     uint64_t begun_ns = pool_waited_is_empty(&worker_state->waited) ? 0 : clock_now_ns();
-    if (pick_session_resume_some(&worker_state->wakeup, iteration)) {
+    if (pick_session_resume_some(&worker_state->wakeup, &iteration->messages)) {
         post_wakeup(worker_state);
     }
     if (begun_ns > 0) {

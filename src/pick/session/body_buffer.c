@@ -3,6 +3,7 @@
 #include "pick/session/body_buffer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "core/base/metric/metric.h"
 
@@ -122,12 +123,16 @@ enum status pick_body_buffer_check_limit(const struct pick_body_buffer *body_buf
     if (body_buffer->n_bytes <= body_buffer->max_bytes && cost <= body_buffer->max_bytes) {
         return ST_OK;
     }
+    char pieces[40] = "";
+    if (body_buffer->n_chunks > 0) { /* none is held where the caller keeps the body */
+        (void)snprintf(pieces, sizeof(pieces), " in %zu pieces", body_buffer->n_chunks);
+    }
     return error_set(
         err, ST_BODY_TOO_LARGE,
         "the first %" PRIu64
         " bytes of the body do not contain the model's name (--max-body-size); received %" PRIu64
-        " in %zu pieces",
-        body_buffer->max_bytes, body_buffer->n_bytes, body_buffer->n_chunks);
+        "%s",
+        body_buffer->max_bytes, body_buffer->n_bytes, pieces);
 }
 
 bool pick_body_buffer_would_copy(const struct pick_body_buffer *body_buffer, size_t n_bytes) {

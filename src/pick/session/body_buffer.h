@@ -7,18 +7,6 @@
 
 #include "pick/session/send_queue.h"
 
-/* `n_bytes` of the body from offset `at` are replaced by `with`. */
-struct pick_edit {
-    uint64_t at, n_bytes;
-    struct str with;
-};
-/* Sorted by offset. */
-struct pick_edits {
-    struct pick_edit items[2];
-    size_t n;
-    int64_t growth; /* change of the body's length, in bytes */
-};
-
 /* The part of a body in one message. */
 struct pick_body_chunk {
     struct str bytes;
@@ -71,6 +59,10 @@ enum status pick_body_buffer_flush(struct pick_body_buffer *body_buffer,
                                    struct pick_send_queue *send_queue, enum ext_proc_kind kind,
                                    const struct pick_edits *edits,
                                    struct error *err) SLUICE_MUST_USE;
+/* Counts a chunk that the caller keeps, and nothing of it is held here. */
+static inline void pick_body_buffer_count(struct pick_body_buffer *body_buffer, size_t n_bytes) {
+    body_buffer->n_bytes += n_bytes;
+}
 void pick_body_buffer_clear(struct pick_body_buffer *body_buffer);
 
 #endif

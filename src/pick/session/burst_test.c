@@ -109,7 +109,7 @@ static void resume(struct fake_proxy *proxy) {
     struct loop_iteration iteration = {.messages = {0}};
     while (proxy->session && proxy->n_notified > 0) {
         proxy->n_notified = 0;
-        while (pick_session_resume_some(&proxy->wakeup, &iteration)) {
+        while (pick_session_resume_some(&proxy->wakeup, &iteration.messages)) {
         }
     }
 }

@@ -320,18 +320,18 @@ static void resume_held(struct burst_member *member) {
 
 /* The first slice of a long prompt, or a pick among thousands of endpoints, takes a tenth of a
  * millisecond: a number of requests would be no limit. */
-bool pick_session_resume_some(struct pool_wakeup *wakeup, struct loop_iteration *iteration) {
+bool pick_session_resume_some(struct pool_wakeup *wakeup, struct loop_share *time) {
     struct pool_waiter *waiter;
     struct burst_member *member;
     while ((member = pool_wakeup_pop_released(wakeup))) {
         resume_held(member);
-        if (loop_share_check(&iteration->messages, LOOP_MESSAGES_NS)) {
+        if (loop_share_check(time, LOOP_MESSAGES_NS)) {
             return true;
         }
     }
     while ((waiter = pool_wakeup_pop(wakeup))) {
         pick_session_resume(waiter);
-        if (loop_share_check(&iteration->messages, LOOP_MESSAGES_NS)) {
+        if (loop_share_check(time, LOOP_MESSAGES_NS)) {
             return true; /* there may be none */
         }
     }

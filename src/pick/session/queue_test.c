@@ -238,7 +238,7 @@ static void queue_resumed_requests_share_iterations(void **state) {
     fixture_update(proxy->pool.pool, proxy_models()); /* without a limit */
     for (size_t k = 0; k < 3; k++) {
         struct loop_iteration iteration = {.messages = {0}};
-        assert_int_equal(pick_session_resume_some(&proxy->wakeup, &iteration), k < 2);
+        assert_int_equal(pick_session_resume_some(&proxy->wakeup, &iteration.messages), k < 2);
         assert_int_equal(proxy->n_sent, n_resumed[k]);
         for (size_t i = 0; i < REQUESTS; i++) {
             assert_int_equal(pick_session_deadline_ns(sessions[i]) == 0, i < n_resumed[k]);

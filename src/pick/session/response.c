@@ -249,7 +249,8 @@ static enum status send_mutation(struct pick_session *session, const struct pick
     }
     answer.headers.n_set = n;
     answer.body_mutation = mutation->body ? EXT_PROC_BODY_REPLACED : EXT_PROC_BODY_UNCHANGED;
-    return pick_send_queue_push(&session->send_queue, &answer, mutation->ref, err);
+    return pick_send_queue_push_edited(&session->send_queue, &answer, mutation->ref,
+                                       mutation->edits, err);
 }
 
 /* ---- picking --------------------------------------------------------------------------------- */
@@ -319,7 +320,11 @@ bool pick_session_check_model(struct pick_session *session, struct pick_pending_
 bool pick_session_send_response(struct pick_session *session,
                                 const struct pick_pending_response *pending) {
     struct error err;
-    enum status st = send_mutation(session, &pending->mutation, &err);
+    struct pick_mutation mutation = pending->mutation;
+    if (session->context.proxy_keeps_body && pending->edits.n > 0) {
+        mutation.edits = &pending->edits;
+    }
+    enum status st = send_mutation(session, &mutation, &err);
     if (st != ST_OK) {
         pick_session_abort(session, &err);
     }

@@ -157,21 +157,13 @@ static struct queued_message *queued_message_new(struct pick_send_queue *send_qu
     return queued;
 }
 
-enum status pick_send_queue_push(struct pick_send_queue *send_queue,
-                                 const struct ext_proc_response *answer,
-                                 struct pick_message_ref *ref, struct error *err) {
+static enum status encode_and_send(struct pick_send_queue *send_queue,
+                                   const struct ext_proc_response *answer,
+                                   struct pick_message_ref *ref, struct error *err) {
     struct ext_proc_message bytes;
     struct queued_message *queued = queued_message_new(send_queue, ref, err);
     if (!queued) {
         return ST_NO_MEMORY;
-    }
-    struct ext_proc_response with_metadata;
-    if (send_queue->n_metadata > 0 && answer->n_metadata == 0) {
-        with_metadata = *answer;
-        with_metadata.metadata = send_queue->metadata;
-        with_metadata.n_metadata = send_queue->n_metadata;
-        send_queue->n_metadata = 0;
-        answer = &with_metadata;
     }
     enum status st = ext_proc_response_encode(queued->slab->arena, answer, &bytes, err);
     if (st == ST_OK) {
@@ -182,10 +174,41 @@ enum status pick_send_queue_push(struct pick_send_queue *send_queue,
     return st;
 }
 
+enum status pick_send_queue_push_edited(struct pick_send_queue *send_queue,
+                                        const struct ext_proc_response *answer,
+                                        struct pick_message_ref *ref,
+                                        const struct pick_edits *edits, struct error *err) {
+    const struct pick_callbacks *out = &send_queue->callbacks;
+    struct ext_proc_response with_metadata;
+    if (send_queue->n_metadata > 0 && answer->n_metadata == 0) {
+        with_metadata = *answer;
+        with_metadata.metadata = send_queue->metadata;
+        with_metadata.n_metadata = send_queue->n_metadata;
+        send_queue->n_metadata = 0;
+        answer = &with_metadata;
+    }
+    if (out->respond) {
+        out->respond(out->user, answer, edits);
+        return ST_OK;
+    }
+    return encode_and_send(send_queue, answer, ref, err);
+}
+
+enum status pick_send_queue_push(struct pick_send_queue *send_queue,
+                                 const struct ext_proc_response *answer,
+                                 struct pick_message_ref *ref, struct error *err) {
+    return pick_send_queue_push_edited(send_queue, answer, ref, NULL, err);
+}
+
 enum status pick_send_queue_push_immediate(struct pick_send_queue *send_queue,
                                            const struct ext_proc_immediate *answer,
                                            struct error *err) {
+    const struct pick_callbacks *out = &send_queue->callbacks;
     struct ext_proc_message bytes;
+    if (out->respond) {
+        out->respond_immediate(out->user, answer);
+        return ST_OK;
+    }
     struct queued_message *queued = queued_message_new(send_queue, NULL, err);
     if (!queued) {
         return ST_NO_MEMORY;

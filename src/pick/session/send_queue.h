@@ -67,6 +67,12 @@ void pick_message_unref(struct pick_message_ref *message_ref);
 enum status pick_send_queue_push(struct pick_send_queue *send_queue,
                                  const struct ext_proc_response *answer,
                                  struct pick_message_ref *ref, struct error *err) SLUICE_MUST_USE;
+/* The same; `edits`, which may be NULL, are passed to the `respond` callback. */
+enum status pick_send_queue_push_edited(struct pick_send_queue *send_queue,
+                                        const struct ext_proc_response *answer,
+                                        struct pick_message_ref *ref,
+                                        const struct pick_edits *edits,
+                                        struct error *err) SLUICE_MUST_USE;
 enum status pick_send_queue_push_immediate(struct pick_send_queue *send_queue,
                                            const struct ext_proc_immediate *answer,
                                            struct error *err) SLUICE_MUST_USE;

@@ -212,6 +212,15 @@ bool pick_session_has_ended(const struct pick_session *session) {
     return session->state == PICK_ENDED;
 }
 
+bool pick_session_is_queued(const struct pick_session *session) {
+    return session->state == PICK_QUEUED;
+}
+
+bool pick_session_may_resume(const struct pick_session *session) {
+    return session->state == PICK_QUEUED || pick_session_is_response_pending(session) ||
+           (session->queue_entry && session->queue_entry->waiter.lease.is_held);
+}
+
 void pick_session_protocol_error(struct pick_session *session, const char *what) {
     struct error err;
     error_set(&err, ST_BAD_REQUEST, "%s", what);
@@ -698,6 +707,17 @@ static void set_config(struct pick_session *session, const struct ext_proc_reque
     }
 }
 
+static void take_part(struct pick_session *session, const struct ext_proc_request *part) {
+    if (part->observability_mode && session->state == PICK_HEADERS_EXPECTED) {
+        pick_session_set_state(session, PICK_OBSERVED);
+        metric_add(METRIC_PICK_OBSERVED_TOTAL, 1);
+    }
+    if (!part->observability_mode && session->state != PICK_OBSERVED) {
+        set_config(session, part);
+        dispatch_message(session, part);
+    }
+}
+
 void pick_session_step(struct pick_session *session, struct str data) {
     struct ext_proc_request message;
     struct error err;
@@ -706,22 +726,17 @@ void pick_session_step(struct pick_session *session, struct str data) {
         pick_session_abort(session, &err);
         return;
     }
-    if (message.observability_mode && session->state == PICK_HEADERS_EXPECTED) {
-        pick_session_set_state(session, PICK_OBSERVED);
-        metric_add(METRIC_PICK_OBSERVED_TOTAL, 1);
-    }
-    if (!message.observability_mode && session->state != PICK_OBSERVED) {
-        set_config(session, &message);
-        dispatch_message(session, &message);
-    }
+    take_part(session, &message);
 }
 
-void pick_session_on_message(struct pick_session *session, const struct pick_message *message) {
+static void begin_message(struct pick_session *session, const struct pick_message *message) {
     assert(!pick_session_has_more(session));
     session->message = message;
-    if (session->state != PICK_ENDED) {
-        pick_session_step(session, message->data);
-    }
+}
+
+/* A reference that was taken may be kept. */
+static void end_message(struct pick_session *session) {
+    const struct pick_message *message = session->message;
     if (session->message_ref) {
         pick_message_unref(session->message_ref);
     } else if (message->release) {
@@ -729,6 +744,23 @@ void pick_session_on_message(struct pick_session *session, const struct pick_mes
     }
     session->message = NULL;
     session->message_ref = NULL;
+}
+
+void pick_session_on_message(struct pick_session *session, const struct pick_message *message) {
+    begin_message(session, message);
+    if (session->state != PICK_ENDED) {
+        pick_session_step(session, message->data);
+    }
+    end_message(session);
+}
+
+void pick_session_on_part(struct pick_session *session, const struct ext_proc_request *part,
+                          const struct pick_message *message) {
+    begin_message(session, message);
+    if (session->state != PICK_ENDED) {
+        take_part(session, part);
+    }
+    end_message(session);
 }
 
 static bool is_scanning(const struct pick_session *session) {

@@ -1,6 +1,11 @@
 /* One ext-proc stream, which is one HTTP request, from its headers to the end of its response.
  * Messages of the proxy go in, responses come out through struct pick_callbacks. Sans I/O: the
- * caller has the socket and the timers (pick/ext_proc/service.c, and the tests).
+ * caller has the socket and the timers (pick/ext_proc/service.c, pick/envoy/stream.c, and the
+ * tests).
+ *
+ * The caller is either on the other side of a connection (pick_session_on_message, `send`), or in
+ * the proxy itself (pick_session_on_part, `respond`): then nothing is encoded or decoded. Where the
+ * proxy keeps the body (pick_context.proxy_keeps_body) the session only reads it.
  *
  * Which response carries the pick:
  * - The model is not needed, or known from the headers: the response to the headers.
@@ -32,7 +37,7 @@
 #ifndef SLUICE_PICK_SESSION_SESSION_H
 #define SLUICE_PICK_SESSION_SESSION_H
 
-#include "codec/ext_proc/request.h"
+#include "codec/ext_proc/response.h"
 #include "codec/prompt/model_location.h"
 #include "core/base/buf.h"
 #include "core/base/piece.h"
@@ -79,6 +84,11 @@ struct pick_context {
     struct pool_reader *reader;
     struct pick_limits limits;
     bool emits_scores; /* --emit-endpoint-scores: response.c:metadata_entries */
+    /* The caller keeps the bodies, and sends them on itself; it changes that of the request by the
+     * `edits` of the response. Parts of a body are valid during the call only. The request's body
+     * has the mode FULL_DUPLEX; while the request is queued the caller keeps further parts, and
+     * passes them after on_resumed. */
+    bool proxy_keeps_body;
 };
 
 /* A received message; its bytes stay valid until `release` is called, which may be NULL. */
@@ -86,6 +96,18 @@ struct pick_message {
     struct str data;
     void (*release)(void *user);
     void *user;
+};
+
+/* `n_bytes` of the body from offset `at` are replaced by `with`. */
+struct pick_edit {
+    uint64_t at, n_bytes;
+    struct str with;
+};
+/* Sorted by offset. */
+struct pick_edits {
+    struct pick_edit items[2];
+    size_t n;
+    int64_t growth; /* change of the body's length, in bytes */
 };
 
 /* What a request is counted under. The texts are valid during the call only. */
@@ -149,6 +171,11 @@ struct pick_callbacks {
      * freed). */
     void (*send)(void *user, const struct piece *pieces, size_t n_pieces,
                  void (*release)(void *release_user), void *release_user);
+    /* In place of `send`, where `respond` is not NULL: the response as it is, valid during the call
+     * only. `edits`: of the body so far, where the caller keeps it; NULL: unchanged. */
+    void (*respond)(void *user, const struct ext_proc_response *response,
+                    const struct pick_edits *edits);
+    void (*respond_immediate)(void *user, const struct ext_proc_immediate *response);
     /* Ends the stream with this status; NULL: OK. At most once, and last. */
     void (*finish)(void *user, const struct error *err);
     /* The session continued without a message of the proxy: read interest and the timer may have
@@ -179,6 +206,10 @@ void pick_session_free(struct pick_session *session);
 /* The next message of the proxy. Owns: takes it, and releases it when its bytes are no longer
  * used. */
 void pick_session_on_message(struct pick_session *session, const struct pick_message *message);
+/* The same, decoded: `message` has the bytes that `part` has views of, but for those of a body that
+ * the caller keeps. */
+void pick_session_on_part(struct pick_session *session, const struct ext_proc_request *part,
+                          const struct pick_message *message);
 /* Of a large body message only a first slice was scanned, or of the messages that were buffered
  * while the request was queued only the first were processed: the caller passes no further message,
  * and lets other events have their turn, until pick_session_go_on has done the rest, a slice with
@@ -195,13 +226,18 @@ bool pick_session_has_ended(const struct pick_session *session);
 /* When the caller is to call pick_session_on_timeout (clock_now_ns): the queue deadline of a queued
  * request, or the time of a response that the proxy waits for; 0: it is neither. */
 uint64_t pick_session_deadline_ns(const struct pick_session *session);
+/* The request waits in the queue; `on_resumed` is called when that may have changed. */
+bool pick_session_is_queued(const struct pick_session *session);
+/* The session may go on without a message of the proxy: by pick_session_resume_some or
+ * pick_session_on_timeout. */
+bool pick_session_may_resume(const struct pick_session *session);
 /* The buffer is full: the caller stops reading messages. */
 bool pick_session_is_buffer_full(const struct pick_session *session);
 /* Called for a waiter of struct pool_wakeup: the request picks again, and continues or waits on. */
 void pick_session_resume(struct pool_waiter *waiter);
 /* Resumes the waiters of `wakeup`, in the order in which they were notified: at least one, and as
- * many as fit into the time of messages in the iteration. Returns: whether more wait for that. */
-bool pick_session_resume_some(struct pool_wakeup *wakeup, struct loop_iteration *iteration);
+ * many as fit into `time`, LOOP_MESSAGES_NS. Returns: whether more wait for that. */
+bool pick_session_resume_some(struct pool_wakeup *wakeup, struct loop_share *time);
 /* The call was cancelled, and the session is freed later, as sent messages may be in use: ends the
  * stream with `why`, unless it has ended, and releases what the request holds. */
 void pick_session_cancel(struct pick_session *session, const struct error *why);

@@ -645,6 +645,9 @@ static bool is_prefixed(struct str body) {
 
 bool pick_session_needs_echo(const struct pick_session *session, enum ext_proc_body_mode mode,
                              const struct ext_proc_request *message) {
+    if (session->context.proxy_keeps_body) {
+        return false;
+    }
     if (mode != EXT_PROC_BODY_GRPC) {
         return pick_mode_is_duplex(mode);
     }
@@ -775,25 +778,37 @@ void pick_session_pick_and_flush(struct pick_session *session) {
     }
     pick_session_set_state(session, PICK_PICKED);
     pick_session_release_headers(session);
+    if (session->context.proxy_keeps_body) {
+        return; /* the edits were in the response */
+    }
     if (pick_body_buffer_flush(&session->body_buffer, &session->send_queue, EXT_PROC_REQUEST_BODY,
                                &pending.edits, &err) != ST_OK) {
         pick_session_abort(session, &err);
     }
 }
 
-static void buffer_body(struct pick_session *session, const struct ext_proc_request *message) {
-    bool ended = session->request_half == PICK_HALF_ENDED;
-    bool known = end_scan(session, ended);
-    bool is_nothing = message->body.len == 0 && !ended;
+/* Returns: ST_NO_MEMORY. Where there is none for a reference, the stream has ended. */
+static enum status hold_body(struct pick_session *session, const struct ext_proc_request *message,
+                             struct error *err) {
+    bool is_nothing = message->body.len == 0 && session->request_half != PICK_HALF_ENDED;
     bool copied = pick_body_buffer_would_copy(&session->body_buffer, message->body.len);
+    if (session->context.proxy_keeps_body) {
+        pick_body_buffer_count(&session->body_buffer, message->body.len);
+        return ST_OK;
+    }
     struct pick_message_ref *message_ref =
         is_nothing || copied ? NULL : pick_session_ref_message(session);
-    struct error err;
-    enum status st = ST_OK;
-    if (message_ref || (copied && !is_nothing)) {
-        struct pick_body_chunk chunk = pick_body_chunk_of(message, message_ref);
-        st = pick_body_buffer_append(&session->body_buffer, &session->send_queue, &chunk, &err);
+    if (!message_ref && (is_nothing || !copied)) {
+        return ST_OK;
     }
+    struct pick_body_chunk chunk = pick_body_chunk_of(message, message_ref);
+    return pick_body_buffer_append(&session->body_buffer, &session->send_queue, &chunk, err);
+}
+
+static void buffer_body(struct pick_session *session, const struct ext_proc_request *message) {
+    bool known = end_scan(session, session->request_half == PICK_HALF_ENDED);
+    struct error err;
+    enum status st = hold_body(session, message, &err);
     if (session->state != PICK_HEADERS_HELD) {
         return; /* the stream has ended: out of memory */
     }
@@ -1032,7 +1047,11 @@ static void on_scanned_body(struct pick_session *session, const struct ext_proc_
 }
 
 void pick_session_scan_body(struct pick_session *session, const struct ext_proc_request *message) {
-    if (scan_slice(session, message)) {
+    bool is_all = scan_slice(session, message);
+    while (!is_all && session->context.proxy_keeps_body) { /* its parts are small */
+        is_all = scan_slice(session, message);
+    }
+    if (is_all) {
         on_scanned_body(session, message);
         return;
     }

@@ -282,7 +282,8 @@ struct pick_mutation {
     const struct ext_proc_processing_mode *modes; /* NULL: as configured */
     const struct piece *body;                     /* replaces the body; NULL: unchanged */
     size_t n_body;
-    struct pick_message_ref *ref; /* the message that `body` points into */
+    struct pick_message_ref *ref;   /* the message that `body` points into */
+    const struct pick_edits *edits; /* of a body that the proxy keeps; NULL: none */
 };
 
 /* A response that carries the pick. */
