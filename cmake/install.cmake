@@ -32,6 +32,11 @@ if(parts)
     install(TARGETS ${parts} LIBRARY DESTINATION "${own}/parts")
 endif()
 
+if(TARGET sluice_envoy)
+    set_target_properties(sluice_envoy PROPERTIES INSTALL_RPATH "\$ORIGIN/..")
+    install(TARGETS sluice_envoy LIBRARY DESTINATION "${own}/envoy")
+endif()
+
 # Every name of a library: those that the loader may ask for (libNAME.so.0, libNAME.so.0.10.0), and
 # the linker's, for programs with libsluice.a.
 set(carried OFF)

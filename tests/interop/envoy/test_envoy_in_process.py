@@ -1,0 +1,275 @@
+"""The picker inside a real Envoy, as a dynamic module: deploy/envoy/in-process.yaml. What it answers is what `sluice pick`
+answers behind deploy/envoy/full-duplex.yaml, to the byte; and what ends badly leaves an Envoy that answers the next
+request."""
+import collections
+import contextlib
+import json
+import os
+import re
+import threading
+
+import pytest
+
+from lib import echo, http1
+from lib.envoy import LISTENER, SERVERS, Envoy, deployed, patient, places_of
+from lib.gateway import Gateway
+
+pytestmark = pytest.mark.plain
+
+POST = b"/v1/completions"
+BODY = b'{"model": "digits", "prompt": "a"}'
+POOL = "endpoints:\n%s\nmodels: [digits, {name: other, targets: [{model: another-name}]}]\n"
+
+
+@pytest.fixture(scope="module")
+def echoes():
+    with echo.three() as started:
+        yield started
+
+
+class InProcess:
+    """An Envoy with the picker in it."""
+
+    def __init__(self, folder, endpoints, pool=POOL, settings="", change=lambda text: text, concurrency=1):
+        self.pool_file = os.path.join(str(folder), "pool.yaml")
+        self.endpoints = endpoints
+        self.write_pool(pool)
+        places = {LISTENER: "127.0.0.1:0", **places_of(endpoints)}
+        text = patient(deployed("in-process.yaml", places)).replace(
+            "config: pool.yaml", f"config: {self.pool_file}, reload-interval: 20ms, metrics: none{settings}")
+        self.envoy = Envoy(folder, change(text), concurrency)
+        self.address = self.envoy.address
+
+    def write_pool(self, pool, endpoints=None):
+        lines = "\n".join(f"  - {one}" for one in endpoints or self.endpoints)
+        with open(self.pool_file + ".new", "w", encoding="utf-8") as file:
+            file.write(pool % lines)
+        os.replace(self.pool_file + ".new", self.pool_file)
+
+    def post(self, body=BODY, path=POST, *fields):
+        with http1.Connection(self.address) as connection:
+            connection.send(http1.post(path, body, *fields))
+            return connection.read_answer("POST")
+
+    def served_by(self, body=BODY):
+        answer = self.post(body)
+        assert answer.status == 200, answer
+        return json.loads(answer.body)["server"]
+
+
+@pytest.fixture
+def start(tmp_path, echoes):
+    """start(…): an Envoy with the picker in it, which answers a good request at the end, and ends well."""
+    with contextlib.ExitStack() as ending:
+        def begin(endpoints=None, **more):
+            begin.made = InProcess(tmp_path, endpoints or [one.address for one in echoes], **more)
+            ending.callback(begin.made.envoy.kill)
+            return begin.made
+        begin.ends_well = True
+        yield begin
+        if begin.ends_well:
+            assert begin.made.post().status == 200
+        begin.made.envoy.stop()
+
+
+# ---- the same answers as ext-proc ----------------------------------------------------------------
+
+REASON = "x-llm-d-request-dropped-reason"
+LONG = json.dumps({"prompt": "a" * 300000, "model": "digits"}).encode()
+REQUESTS = {
+    "good": (POST, BODY),
+    "model at the end": (POST, LONG),
+    "renamed": (POST, b'{"prompt": "a", "model": "other", "n": 1}'),
+    "renamed at the end": (POST, LONG.replace(b"digits", b"other")),
+    "unknown model": (POST, b'{"model": "unheard"}'),
+    "no model": (POST, b'{"prompt": "a"}'),
+    "not JSON": (POST, b"model=digits"),
+    "empty": (POST, b""),
+    "cut off": (POST, b'{"model": "dig'),
+    "two models": (POST, b'{"model": "digits", "model": "unheard"}'),
+    "not UTF-8": (POST, b'{"model": "\xff\xfe"}'),
+    "model of the path": (b"/v2/models/digits/infer", b"{}"),
+    "unknown model of the path": (b"/v2/models/unheard/infer", b"{}"),
+    "renamed in the path": (b"/v2/models/other/infer", b"{}"),
+    "another path": (b"/anything", b"text"),
+    "messages": (b"/v1/messages", b'{"model": "unheard"}'),
+}
+# Full duplex sends bodies without a length.
+CHANGING = ("x-request-id", "x-gateway-destination-endpoint", "host", "content-length", "transfer-encoding")
+
+
+def shown(reply):
+    """What a client sees, and what the server saw, without what differs between any two requests."""
+    headers = {name: value for name, value in reply.headers.items()
+               if name not in ("date", "x-envoy-upstream-service-time", "content-length", "connection")}
+    body = reply.body
+    if reply.status == 200:
+        body = json.loads(body)
+        body["headers"] = {name: value for name, value in body["headers"].items() if name not in CHANGING}
+        del body["server"]
+    return reply.status, headers, body
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_in_process_answers_are_those_of_ext_proc(start, tmp_path_factory, echoes, http2):
+    """Of each request: status, headers and body, and what the server received."""
+    endpoints = [one.address for one in echoes]
+    inside = start()
+    outside = Gateway(tmp_path_factory.mktemp("outside"), "full-duplex.yaml", endpoints,
+                      change=lambda pool: POOL % "\n".join(f"  - {one}:8000" for one in SERVERS))
+    try:
+        for name, (path, body) in REQUESTS.items():
+            there = outside.curl(path.decode(), body=body)
+            outside.address, kept = inside.address, outside.address
+            here = outside.curl(path.decode(), body=body, http2=http2)
+            outside.address = kept
+            assert shown(here) == shown(there), name
+            if here.status == 200:
+                seen = json.loads(here.body)
+                assert int(seen["headers"].get("content-length", 0)) == seen["length"], name
+        outside.stop()
+    finally:
+        outside.kill()
+
+
+def test_in_process_destination_reaches_server(start, echoes):
+    """The header is set by the picker, whatever a client sends, and names the server that has the request."""
+    inside = start()
+    for _ in range(6):
+        seen = json.loads(inside.post(BODY, POST, b"x-gateway-destination-endpoint: 127.0.0.1:1").body)
+        names = {one.address: one.name for one in echoes}
+        assert names[seen["headers"]["x-gateway-destination-endpoint"]] == seen["server"]
+
+
+def test_in_process_override_host_chooses_of_cluster(start, echoes):
+    """A cluster with a list of hosts, which reads no header."""
+    hosts = "".join(f"""
+              - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {one.address[10:]}}}}}}}"""
+                    for one in echoes)
+    cluster = re.compile(r"    - name: models\n      type: ORIGINAL_DST.*?\n(?=      typed_extension)", re.S)
+    inside = start(change=lambda text: cluster.sub(f"""    - name: models
+      type: STATIC
+      connect_timeout: 60s
+      circuit_breakers: &many
+        thresholds: [{{max_connections: 100000}}]
+      load_assignment:
+        cluster_name: models
+        endpoints:
+          - lb_endpoints:{hosts}
+""", text, count=1))
+    for _ in range(12):
+        seen = json.loads(inside.post().body)
+        names = {one.address: one.name for one in echoes}
+        assert names[seen["headers"]["x-gateway-destination-endpoint"]] == seen["server"]
+
+
+# ---- pools ---------------------------------------------------------------------------------------
+
+def test_in_process_requests_reach_each_server(start):
+    inside = start(concurrency=2)
+    assert collections.Counter(inside.served_by() for _ in range(60)).keys() == {"a", "b", "c"}
+
+
+def test_in_process_pool_file_is_read_again(start, echoes):
+    inside = start()
+    inside.write_pool(POOL, [echoes[1].address])
+    for _ in range(1000):
+        if {inside.served_by() for _ in range(40)} == {"b"}:
+            return
+    assert {inside.served_by() for _ in range(40)} == {"b"}
+
+
+def test_in_process_empty_pool_is_503(start):
+    inside = start(pool="health: {http: /health, interval: 50ms, unhealthy: 1}\n" + POOL,
+                   endpoints=["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"])
+    start.ends_well = False
+    answer = inside.post()
+    assert answer.status == 503 and "endpoint" in json.loads(answer.body)["error"]["message"]
+    assert answer.get(REASON) == "rejected-no-endpoints"
+
+
+def test_in_process_dead_endpoint_is_last_choice(tmp_path, start):
+    """Without health checks: a refused connection is one lost request and not a third of them."""
+    with echo.three() as servers:
+        inside = start([one.address for one in servers], pool="refused_for: 1m\n" + POOL)
+        start.ends_well = False
+        assert {inside.served_by() for _ in range(60)} == {"a", "b", "c"}
+        servers[0].close()
+        statuses = [inside.post().status for _ in range(60)]
+        assert statuses.count(503) <= 1 and set(statuses) <= {200, 503}, statuses
+        servers[0] = echo.Echo("a", servers[0].address)
+        assert inside.post().status == 200
+
+
+# ---- clients -------------------------------------------------------------------------------------
+
+def test_in_process_body_over_limit_is_413(start):
+    inside = start(settings=", max-body-size: 100KiB")
+    answer = inside.post(json.dumps({"prompt": "a" * 200000, "model": "digits"}).encode())
+    assert answer.status == 413 and "102400" in answer.plain_body().decode()
+    assert inside.post(json.dumps({"prompt": "a" * 90000, "model": "digits"}).encode()).status == 200
+
+
+def test_in_process_large_bodies_are_unchanged(start):
+    """Larger than Envoy's own buffer of a megabyte, and the model at either end."""
+    inside = start()
+    for size in (1 << 20, 5 << 20):
+        for body in ({"prompt": "a" * size, "model": "digits"}, {"model": "digits", "prompt": "a" * size}):
+            sent = json.dumps(body).encode()
+            assert json.loads(inside.post(sent).body)["length"] == len(sent)
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"mod', b'{"model": "digits", "prompt": "'])
+def test_in_process_client_leaves_within_body(start, sent):
+    inside = start()
+    for _ in range(5):
+        connection = http1.Connection(inside.address)
+        connection.send(http1.post_head(POST, 1000) + sent)
+        connection.reset()
+    assert inside.post().status == 200
+
+
+def test_in_process_client_leaves_within_response(start, echoes):
+    """What it had in flight is released: otherwise the limit of the pool would be reached."""
+    inside = start(pool="saturation: {max_in_flight: 1}\n" + POOL)
+    for _ in range(9):
+        connection = http1.Connection(inside.address)
+        connection.send(http1.post(POST, BODY, b"x-answer: pause"))
+        assert connection.read_head().status == 200
+        connection.reset()
+    for one in echoes:
+        one.let_go()
+    for _ in range(2000):
+        if inside.post().status == 200:
+            break
+    assert [inside.post().status for _ in range(9)] == [200] * 9
+
+
+def test_in_process_200_requests_at_once(start):
+    inside = start(concurrency=2)
+    statuses = []
+
+    def run():
+        statuses.extend(inside.post().status for _ in range(5))
+    threads = [threading.Thread(target=run) for _ in range(200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert collections.Counter(statuses) == {200: 1000}
+
+
+# ---- configuration -------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("config, says", [
+    ("{config: /nowhere/pool.yaml}", "/nowhere/pool.yaml"),
+    ("{}", "nothing to pick from"),
+    ("{grpc: \"127.0.0.1:9002\"}", "has no effect in Envoy"),
+    ("{config: pool.yaml, no-such-setting: 1}", "no-such-setting"),
+    ("{endpoint: [\"127.0.0.1:8000\"], max-body-size: enormous}", "max-body-size"),
+])
+def test_in_process_bad_settings_are_refused_at_start(tmp_path, config, says):
+    text = deployed("in-process.yaml", {LISTENER: "127.0.0.1:0"}).replace("{config: pool.yaml}", config)
+    with pytest.raises(AssertionError) as refused:
+        Envoy(tmp_path, text).kill()
+    assert says in str(refused.value)
