@@ -170,6 +170,38 @@ static void take_log(sluice_instance *instance, struct wire_reader *reader) {
     }
 }
 
+/* Answers FAMILY, SERIES and VALUE. */
+static int answer_metric(sluice_instance *instance, enum wire_type type,
+                         struct wire_reader *reader) {
+    struct metrics *metrics = &instance->model->metrics;
+    struct wire_buf *buf = &instance->reply_buf;
+    uint32_t tag = wire_read_u32(reader);
+    sluice_error error = {{0}};
+    uint64_t number = 0;
+    int ok;
+    if (type == WIRE_VALUE) {
+        double value;
+        ok = metrics_take_value(metrics, reader, &value, &error);
+        memcpy(&number, &value, sizeof(number));
+    } else {
+        number = type == WIRE_FAMILY ? metrics_take_family(metrics, reader, &error)
+                                     : metrics_take_series(metrics, reader, &error);
+        ok = number != 0;
+    }
+    if (reader->failed) {
+        return 0;
+    }
+    wire_begin(buf, WIRE_TOLD);
+    wire_add_u32(buf, tag);
+    wire_add_u8(buf, (uint8_t)ok);
+    if (ok) {
+        wire_add_u64(buf, number);
+    } else {
+        wire_add_text(buf, error.text, strlen(error.text));
+    }
+    return send_reply(instance);
+}
+
 /* ---- readiness ------------------------------------------------------------------------------- */
 
 /* Counts the instance among those that are ready, or not. */
@@ -276,6 +308,16 @@ static enum outcome take_message(sluice_instance *instance, struct message *mess
         ok = answer_ask(instance, &reader);
         broken = "it does not read what it asked for";
         break;
+    case WIRE_FAMILY:
+    case WIRE_SERIES:
+    case WIRE_VALUE:
+        ok = answer_metric(instance, (enum wire_type)head.type, &reader);
+        broken = "a metric is not there, or its message is not well-formed";
+        break;
+    case WIRE_CHANGE:
+        metrics_take_change(&instance->model->metrics, &reader);
+        broken = "a metric is not there, or is changed as its kind is not";
+        break;
     case WIRE_LOG:
         take_log(instance, &reader);
         break;
@@ -288,6 +330,7 @@ static enum outcome take_message(sluice_instance *instance, struct message *mess
     case WIRE_STATE:
     case WIRE_FINALIZE:
     case WIRE_CHECK:
+    case WIRE_TOLD:
     default:
         ok = 0;
         break;

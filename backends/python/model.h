@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "python/metrics.h"
 #include "python/process.h"
 #include "sluice/backend.h"
 
@@ -37,6 +38,7 @@ struct sluice_model {
     uint64_t max_output_bytes; /* 0: no limit */
     char *config;              /* JSON: as it was given, from model_configured on complete */
     atomic_int n_ready;        /* instances whose worker is there, and whose is_ready says so */
+    struct metrics metrics;
     int is_configured;
     int is_complete; /* auto_complete_config is not called */
     int decoupled;

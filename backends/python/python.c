@@ -16,6 +16,7 @@ static const sluice_host *the_host;
 
 static void model_close(sluice_model *model) {
     options_fini(&model->options);
+    metrics_fini(&model->metrics);
     description_fini(&model->description);
     free(model->name);
     free(model->file);
@@ -43,6 +44,7 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
         return error_no_memory(error, "the model");
     }
     opened->host = the_host;
+    metrics_init(&opened->metrics, the_host);
     opened->version = args->version;
     opened->n_threads = args->n_threads;
     opened->max_output_bytes = args->max_output_bytes;

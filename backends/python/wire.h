@@ -17,6 +17,8 @@
  *   STATE     tag u32, u8: answers ASK
  *   FINALIZE  nothing
  *   CHECK     nothing: is the model ready?
+ *   TOLD      tag u32, u8, 8 bytes: answers FAMILY and SERIES with a number, VALUE with a double; or,
+ *             where the u8 is 0, a text: why there is none
  *   blocks    n u32, (block u32, bytes u64)…, whose descriptors come with the message; n u32,
  *             block u32…: these are not used any more
  * To the server:
@@ -35,6 +37,10 @@
  *             READY, where INIT asked for the configuration alone
  *   ASK       tag u32, token u64: is that request cancelled?
  *   CHECKED   ready u8, text: why it is not ready
+ *   FAMILY    tag u32, kind u8 (sluice_metric_kind), name, description: opens a metric family
+ *   SERIES    tag u32, family u32, labels: n u32, (name, value)…; n u32, bounds f64…
+ *   CHANGE    series u32, change u8 (sluice_metric_change), value f64
+ *   VALUE     tag u32, series u32
  *   parameter name, kind u8 (sluice_param_kind), and 8 bytes or a text */
 #ifndef SLUICE_PYTHON_WIRE_H
 #define SLUICE_PYTHON_WIRE_H
@@ -59,6 +65,7 @@ enum wire_type {
     WIRE_STATE = 4,
     WIRE_FINALIZE = 5,
     WIRE_CHECK = 6,
+    WIRE_TOLD = 7,
     WIRE_READY = 64,
     WIRE_FAILED = 65,
     WIRE_RESULT = 66,
@@ -68,6 +75,10 @@ enum wire_type {
     WIRE_ASK = 70,
     WIRE_DESCRIBED = 71,
     WIRE_CHECKED = 72,
+    WIRE_FAMILY = 73,
+    WIRE_SERIES = 74,
+    WIRE_CHANGE = 75,
+    WIRE_VALUE = 76,
 };
 
 /* ---- writing --------------------------------------------------------------------------------- */

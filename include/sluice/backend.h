@@ -299,6 +299,28 @@ typedef struct sluice_response {
     int32_t run_again;
 } sluice_response;
 
+/* ---- custom metrics ------------------------------------------------------------------------- */
+
+typedef enum sluice_metric_kind {
+    SLUICE_METRIC_COUNTER = 0,
+    SLUICE_METRIC_GAUGE = 1,
+    SLUICE_METRIC_HISTOGRAM = 2
+} sluice_metric_kind;
+
+typedef enum sluice_metric_change {
+    SLUICE_METRIC_INCREMENT = 0, /* counters, by a value >= 0, and gauges */
+    SLUICE_METRIC_SET = 1,       /* gauges */
+    SLUICE_METRIC_OBSERVE = 2    /* histograms */
+} sluice_metric_change;
+
+typedef struct sluice_label {
+    const char *name;
+    const char *value; /* UTF-8 */
+} sluice_label;
+
+typedef struct sluice_metric_family sluice_metric_family; /* defined by the host */
+typedef struct sluice_metric sluice_metric;               /* the same: a series of a family */
+
 /* ---- host functions ------------------------------------------------------------------------- */
 
 typedef struct sluice_host {
@@ -332,6 +354,28 @@ typedef struct sluice_host {
      * execute, before these requests' responses; once per request if they run one by one. */
     void (*computed)(const sluice_request *const *requests, size_t n, uint64_t began_ns,
                      uint64_t ended_ns);
+    /* Metrics of the model's own, on the page of the server's. Later additions: call them only if
+     * `size` includes them. They do not block, from any thread. On failure they return
+     * SLUICE_INVALID_ARGUMENT (names, kinds, limits) or SLUICE_NO_MEMORY, with `error` filled.
+     *
+     * Opens a family. One of that name and kind that is open already is the same, with its first
+     * description; one of another kind, and names that begin with sluice_, nv_ or process_, are
+     * refused. Close it before model_close returns. */
+    sluice_status (*metric_family_open)(const char *name, const char *help, sluice_metric_kind kind,
+                                        sluice_metric_family **family, sluice_error *error);
+    void (*metric_family_close)(sluice_metric_family *family);
+    /* Opens a series of the family. One with the same labels that is open already is the same, so
+     * that what instances count adds up; it is removed when all have closed it. `bounds`: the upper
+     * bounds of a histogram's buckets, in ascending order; others have none. The family may be
+     * closed before its series. */
+    sluice_status (*metric_open)(sluice_metric_family *family, const sluice_label *labels,
+                                 size_t n_labels, const double *bounds, size_t n_bounds,
+                                 sluice_metric **metric, sluice_error *error);
+    void (*metric_close)(sluice_metric *metric);
+    sluice_status (*metric_change)(sluice_metric *metric, sluice_metric_change change, double value,
+                                   sluice_error *error);
+    /* The value of a counter or gauge. */
+    sluice_status (*metric_value)(sluice_metric *metric, double *value, sluice_error *error);
 } sluice_host;
 
 /* ---- backend functions ---------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 import os
 import shutil
 import sys
+import textwrap
 import time
 
 import numpy
@@ -106,3 +107,37 @@ class Client:
         with pytest.raises(InferenceServerException) as caught:
             self.ask(model, word, **options)
         return f"{caught.value.status()} {caught.value.message()}"
+
+
+def wait_restarted(server, client, model="does", word="again"):
+    """Waits until the model answers again."""
+    def answers():
+        try:
+            client.ask(model, word)
+            return True
+        except InferenceServerException:
+            return False
+    server.wait_for(answers, "an answer after the restart")
+
+
+def hostile(folder, code):
+    """A program in place of an interpreter, which speaks to the server as `code` says. Returns: its path."""
+    path = os.path.join(folder, "hostile")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(textwrap.dedent(f"""\
+            #!{sys.executable}
+            import os, socket, struct, time
+            s = socket.socket(fileno=3)
+            recv = s.recv
+            def message(kind, *parts):
+                body = b"".join(parts)
+                s.sendall(struct.pack("<II", 8 + len(body), kind) + body)
+            def ready():
+                recv(1 << 16)
+                message(64, b"\\0")
+                recv(1 << 16)
+            {code}
+            time.sleep(1000)
+            """))
+    os.chmod(path, 0o755)
+    return path

@@ -1,6 +1,8 @@
 """What a model imports as ``triton_python_backend_utils``: tensors, requests, responses, errors, the log and the
 helpers, with the names and the meaning that Triton's Python backend has documented."""
+import enum
 import json
+import math
 import struct
 import threading
 
@@ -442,6 +444,88 @@ class Logger:
     @staticmethod
     def log_verbose(message):
         worker.log(3, message)
+
+
+# ---- metrics ---------------------------------------------------------------------------------------
+
+
+class MetricKind(enum.IntEnum):
+    COUNTER = 0
+    GAUGE = 1
+    HISTOGRAM = 2
+
+
+COUNTER, GAUGE, HISTOGRAM = MetricKind
+
+
+class MetricFamily:
+    """Metrics of the model's own on the server's page /metrics. Families of one name and kind are the same one, and metrics
+    of it with the same labels, too, in all instances."""
+    COUNTER = MetricKind.COUNTER
+    GAUGE = MetricKind.GAUGE
+    HISTOGRAM = MetricKind.HISTOGRAM
+
+    def __init__(self, name, description, kind):
+        try:
+            self._kind = MetricKind(kind)
+        except ValueError:
+            raise TritonModelException(f"MetricFamily {name!r}: {kind!r} is no kind") from None
+        self._name = _metric_text("a name", name)
+        self._number = worker.tell(wire.FAMILY, wire.U8.pack(self._kind), wire.text(self._name),
+                                   wire.text(_metric_text("a description", description))).number(wire.U64)
+
+    def Metric(self, labels=None, buckets=None):
+        return Metric(self, labels, buckets)
+
+
+class Metric:
+    """Made by MetricFamily.Metric. Any thread may change it."""
+
+    def __init__(self, family, labels=None, buckets=None):
+        labels = labels or {}
+        if not isinstance(labels, dict):
+            raise TritonModelException(f"metric {family._name!r}: labels must be a dict, got {type(labels).__name__}")
+        bounds = [float(bound) for bound in (() if buckets is None else buckets)]
+        self._name = family._name
+        self._kind = family._kind
+        parts = [wire.U32.pack(len(labels))]
+        for name, value in labels.items():
+            parts += [wire.text(_metric_text("a label", name)), wire.text(_metric_text("a label", str(value)))]
+        parts += [wire.U32.pack(len(bounds)), *map(wire.F64.pack, bounds)]
+        self._number = worker.tell(wire.SERIES, wire.U32.pack(family._number), *parts).number(wire.U64)
+
+    def increment(self, value):
+        value = float(value)
+        if self._kind == MetricKind.HISTOGRAM:
+            self._refuse("a histogram has observe in place of increment")
+        if self._kind == MetricKind.COUNTER and not 0 <= value < math.inf:
+            self._refuse(f"a counter is incremented by values that are finite and not negative, got {value}")
+        worker.change_metric(self._number, 0, value)
+
+    def set(self, value):
+        if self._kind != MetricKind.GAUGE:
+            self._refuse(f"only a gauge can be set, it is a {self._kind.name.lower()}")
+        worker.change_metric(self._number, 1, float(value))
+
+    def observe(self, value):
+        value = float(value)
+        if self._kind != MetricKind.HISTOGRAM:
+            self._refuse(f"only a histogram observes values, it is a {self._kind.name.lower()}")
+        if not math.isfinite(value):
+            self._refuse(f"a histogram observes finite values, got {value}")
+        worker.change_metric(self._number, 2, value)
+
+    def value(self):
+        return worker.tell(wire.VALUE, wire.U32.pack(self._number)).number(wire.F64)
+
+    def _refuse(self, text):
+        raise TritonModelException(f"metric {self._name}: {text}")
+
+
+def _metric_text(what, text):
+    if not isinstance(text, str) or "\0" in text:
+        raise TritonModelException(f"MetricFamily: {what} must be a text without NUL, got {text!r}")
+    return text
 
 
 # ---- helpers ---------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ class Channel:
             tag = reader.number(wire.U32)
             self.map_blocks(reader)
             self._answers[tag] = reader
-        elif kind == wire.STATE:
+        elif kind in (wire.STATE, wire.TOLD):
             reader = wire.Reader(message)
             self._answers[reader.number(wire.U32)] = reader
         elif kind == wire.CHECK:

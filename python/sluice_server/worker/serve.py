@@ -97,6 +97,16 @@ class Worker:
                           wire.RESULT_HEAD.pack(batch, done, began, ended, n_items, at + padding, block),
                           heads, freed, bytes(padding), tail)
 
+    def tell(self, kind, *parts):
+        """Asks for a metric. Returns: the reader of its number or value; raises TritonModelException."""
+        reader = self.channel.ask(kind, *parts)
+        if not reader.number(wire.U8):
+            raise api.TritonModelException(reader.text())
+        return reader
+
+    def change_metric(self, number, change, value):
+        self.channel.send(wire.CHANGE, wire.U32.pack(number), wire.U8.pack(change), wire.F64.pack(value))
+
     def check_output_names(self, names):
         """Logs outputs that the configuration does not have, which no client gets: once each."""
         for name in names:

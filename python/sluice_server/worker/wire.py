@@ -14,6 +14,7 @@ GRANT = 3
 STATE = 4
 FINALIZE = 5
 CHECK = 6
+TOLD = 7
 # to the server
 READY = 64
 FAILED = 65
@@ -24,6 +25,10 @@ FREED = 69
 ASK = 70
 DESCRIBED = 71
 CHECKED = 72
+FAMILY = 73
+SERIES = 74
+CHANGE = 75
+VALUE = 76
 
 HEAD = struct.Struct("<II")
 U8 = struct.Struct("<B")

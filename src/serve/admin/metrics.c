@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/event/clock.h"
+#include "serve/scheduler/statistics/custom_metrics.h"
 #include "serve/scheduler/statistics/latency.h"
 #include "serve/scheduler/statistics/recent.h"
 #include "serve/scheduler/statistics/statistics.h"
@@ -363,6 +364,7 @@ void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text
     admin_process_print(&metrics->process, text);
     print_totals(text, &table, metrics->repository);
     print_versions(text, &table, metrics->latencies);
+    custom_metrics_print(text);
     metric_text_end(text);
     text->out->failed = text->out->failed || table.failed;
 }

@@ -136,7 +136,7 @@ _Static_assert(offsetof(sluice_response, release) == 64, "sluice_response.releas
 _Static_assert(offsetof(sluice_response, cookie) == 72, "sluice_response.cookie");
 _Static_assert(offsetof(sluice_response, run_again) == 80, "sluice_response.run_again");
 
-_Static_assert(sizeof(sluice_host) == 56, "sluice_host");
+_Static_assert(sizeof(sluice_host) == 104, "sluice_host");
 _Static_assert(offsetof(sluice_host, size) == 0, "sluice_host.size");
 _Static_assert(offsetof(sluice_host, abi) == 8, "sluice_host.abi");
 _Static_assert(offsetof(sluice_host, respond) == 16, "sluice_host.respond");
@@ -144,6 +144,12 @@ _Static_assert(offsetof(sluice_host, is_cancelled) == 24, "sluice_host.is_cancel
 _Static_assert(offsetof(sluice_host, log) == 32, "sluice_host.log");
 _Static_assert(offsetof(sluice_host, now_ns) == 40, "sluice_host.now_ns");
 _Static_assert(offsetof(sluice_host, computed) == 48, "sluice_host.computed");
+_Static_assert(offsetof(sluice_host, metric_family_open) == 56, "sluice_host.metric_family_open");
+_Static_assert(offsetof(sluice_host, metric_family_close) == 64, "sluice_host.metric_family_close");
+_Static_assert(offsetof(sluice_host, metric_open) == 72, "sluice_host.metric_open");
+_Static_assert(offsetof(sluice_host, metric_close) == 80, "sluice_host.metric_close");
+_Static_assert(offsetof(sluice_host, metric_change) == 88, "sluice_host.metric_change");
+_Static_assert(offsetof(sluice_host, metric_value) == 96, "sluice_host.metric_value");
 
 _Static_assert(sizeof(sluice_backend) == 104, "sluice_backend");
 _Static_assert(offsetof(sluice_backend, size) == 0, "sluice_backend.size");

@@ -14,6 +14,7 @@
 #include "core/event/clock.h"
 #include "serve/config/config.h"
 #include "serve/scheduler/host_callbacks.h"
+#include "serve/scheduler/statistics/custom_metrics.h"
 
 /* ---- host functions -------------------------------------------------------------------------- */
 
@@ -42,6 +43,12 @@ const sluice_host *backend_host(void) {
         .log = host_log,
         .now_ns = clock_now_ns,
         .computed = host_computed,
+        .metric_family_open = custom_family_open,
+        .metric_family_close = custom_family_close,
+        .metric_open = custom_metric_open,
+        .metric_close = custom_metric_close,
+        .metric_change = custom_metric_change,
+        .metric_value = custom_metric_value,
     };
     return &host;
 }

@@ -17,7 +17,7 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from lib import http1, python_models, server as servers
-from lib.python_models import DOES, FLAGS, Client, parameter, tensor
+from lib.python_models import DOES, FLAGS, Client, parameter, tensor, wait_restarted
 from lib.repository import DATATYPES
 
 NUMPY = {"BOOL": numpy.bool_, "FP16": numpy.float16, "FP32": numpy.float32, "FP64": numpy.float64, "BYTES": numpy.object_,
@@ -32,16 +32,6 @@ def running(start_server, tmp_path):
             python_models.write(tmp_path / "models", name, source, config)
         return start_server("--model-repository", tmp_path / "models", *FLAGS, *flags, grpc=("127.0.0.1:0",), wait=wait)
     return run
-
-
-def wait_restarted(server, client, model="does"):
-    """Waits until the model answers again."""
-    def answers():
-        try:
-            return client.ask(model, "again") == "again"
-        except InferenceServerException:
-            return False
-    server.wait_for(answers, "an answer after the restart")
 
 
 def some(datatype, n):
@@ -592,24 +582,8 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_worker_harms_its_model_alone(running, tmp_path, kind):
     """A program in place of an interpreter, which speaks to the server as it likes."""
-    python = tmp_path / "hostile"
-    python.write_text(textwrap.dedent(f"""\
-        #!{sys.executable}
-        import os, socket, struct, time
-        s = socket.socket(fileno=3)
-        recv = s.recv
-        def message(kind, *parts):
-            body = b"".join(parts)
-            s.sendall(struct.pack("<II", 8 + len(body), kind) + body)
-        def ready():
-            recv(1 << 16)
-            message(64, b'\\0')
-            recv(1 << 16)
-        {HOSTILE[kind]}
-        time.sleep(1000)
-        """))
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    config = DOES + parameter("python", str(python)) + parameter("execute_timeout_s", "1")
+    python = python_models.hostile(tmp_path, HOSTILE[kind])
+    config = DOES + parameter("python", python) + parameter("execute_timeout_s", "1")
     wait = "ready" if "ready()" in HOSTILE[kind] else "loaded"
     server = running(wait=wait, does=("does", DOES), hostile=("does", config))
     for text in ("model failed to load", "worker of instance 0"):

@@ -140,9 +140,20 @@ void metric_text_u64(struct metric_text *text, struct str labels, uint64_t value
     buf_add_char(text->out, '\n');
 }
 
+static void add_f64(struct buf *out, double value) {
+    if (isnan(value)) {
+        buf_add_str(out, STR("NaN"));
+    } else if (isinf(value)) {
+        buf_add_str(out, value > 0 ? STR("+Inf") : STR("-Inf"));
+    } else {
+        buf_printf(out, "%.15g", value);
+    }
+}
+
 void metric_text_f64(struct metric_text *text, struct str labels, double value) {
     begin_sample(text, STR(""), labels);
-    buf_printf(text->out, "%.15g\n", value);
+    add_f64(text->out, value);
+    buf_add_char(text->out, '\n');
 }
 
 /* n / 10^digits, with at least one digit after the point: 1048576 and 6 are "1.048576". */
@@ -234,6 +245,26 @@ void metric_text_scale(struct metric_text *text, struct str labels,
         end_bucket(text, below);
     }
     add_sum_and_count(text, labels, scale->unit, counts[scale->n + 1], below + counts[scale->n]);
+}
+
+void metric_text_histogram(struct metric_text *text, struct str labels, const double *bounds,
+                           size_t n, const uint64_t *counts, double sum) {
+    uint64_t below = 0;
+    for (size_t i = 0; i <= n; i++) {
+        below += counts[i];
+        begin_bucket(text, labels);
+        add_f64(text->out, i < n ? bounds[i] : INFINITY);
+        if (i < n && bounds[i] == floor(bounds[i]) && fabs(bounds[i]) < 1e15) {
+            buf_add_str(text->out, STR(".0")); /* OpenMetrics has bounds as floats */
+        }
+        end_bucket(text, below);
+    }
+    begin_sample(text, STR("_sum"), labels);
+    add_f64(text->out, sum);
+    buf_add_char(text->out, '\n');
+    begin_sample(text, STR("_count"), labels);
+    buf_add_u64(text->out, below);
+    buf_add_char(text->out, '\n');
 }
 
 /* ---- summaries ------------------------------------------------------------------------------- */

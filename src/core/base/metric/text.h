@@ -49,6 +49,10 @@ void metric_text_distribution(struct metric_text *text, struct str labels,
 /* The same of a histogram with bounds of its own, whose cells were read into `counts`. */
 void metric_text_scale(struct metric_text *text, struct str labels,
                        const struct metric_scale *scale, const uint64_t *counts);
+/* The same of a histogram of any values: `counts` has one for each of the `n` bounds, and one for
+ * larger values. */
+void metric_text_histogram(struct metric_text *text, struct str labels, const double *bounds,
+                           size_t n, const uint64_t *counts, double sum);
 /* A quantile of a summary, 0 to 1. */
 void metric_text_quantile(struct metric_text *text, struct str labels, double quantile,
                           double value);
