@@ -232,7 +232,11 @@ static void send(struct result *result, const sluice_request *request,
     const sluice_host *host = result->instance->model->host;
     char text[sizeof((sluice_error){{0}}.text)];
     sluice_response response = {
-        .size = sizeof(response), .status = read->status, .final = read->final};
+        .size = sizeof(response),
+        .status = read->status,
+        .final = read->final == WIRE_FINAL,
+        .run_again = read->final == WIRE_RUN_AGAIN,
+    };
     struct held *held = NULL;
     if (response.status == SLUICE_OK && !no_memory) {
         held = held_new(result, read->n_outputs, copied_bytes);
@@ -278,7 +282,7 @@ static int take_response(struct result *result, const char **reason) {
         return 0;
     }
     if (!ok) {
-        read.final = 1; /* what follows in the message cannot be read */
+        read.final = WIRE_FINAL; /* what follows in the message cannot be read */
         *reason = "out of memory for a response";
     }
     send(result, request, &read, n_params, copied_bytes, !ok);

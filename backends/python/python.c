@@ -103,6 +103,9 @@ static sluice_status model_describe(sluice_model *model, sluice_model_info *info
                                     sluice_error *error) {
     info->platform = "python";
     info->takes_any = 1;
+    if (info->size >= offsetof(sluice_model_info, iterative) + sizeof(info->iterative)) {
+        info->iterative = 1; /* InferenceRequest.set_release_flags */
+    }
     int completes = model->config && !model->is_complete &&
                     info->size >= offsetof(sluice_model_info, max_batch_size) + 8 &&
                     file_has(model->file, "auto_complete_config");

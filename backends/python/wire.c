@@ -187,16 +187,21 @@ void wire_read_result(struct wire_reader *reader, struct wire_result *result) {
 
 void wire_read_response(struct wire_reader *reader, struct wire_response *response) {
     *response = (struct wire_response){.token = wire_read_u64(reader)};
-    response->final = wire_read_u8(reader);
+    uint8_t final = wire_read_u8(reader);
     uint8_t status = wire_read_u8(reader);
-    if (status > SLUICE_TOO_LARGE || response->final > 1) {
+    if (status > SLUICE_TOO_LARGE || final > WIRE_RUN_AGAIN ||
+        (final == WIRE_RUN_AGAIN && status != SLUICE_OK)) {
         reader->failed = 1;
     }
+    response->final = reader->failed ? WIRE_FINAL : (enum wire_final) final;
     response->status = (sluice_status)status;
     if (response->status != SLUICE_OK) {
         response->error = wire_read_text(reader);
     } else {
         response->n_outputs = wire_read_count(reader, WIRE_OUTPUT_LEAST);
+        if (response->final == WIRE_RUN_AGAIN && response->n_outputs > 0) {
+            reader->failed = 1;
+        }
     }
 }
 

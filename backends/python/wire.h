@@ -17,18 +17,18 @@
  *   STATE     tag u32, u8: answers ASK
  *   FINALIZE  nothing
  *   CHECK     nothing: is the model ready?
- *   TOLD      tag u32, u8, 8 bytes: answers FAMILY and SERIES with a number, VALUE with a double; or,
- *             where the u8 is 0, a text: why there is none
+ *   TOLD      tag u32, u8, 8 bytes: answers FAMILY and SERIES with a number, VALUE with a double;
+ *             or, where the u8 is 0, a text: why there is none
  *   blocks    n u32, (block u32, bytes u64)…, whose descriptors come with the message; n u32,
  *             block u32…: these are not used any more
  * To the server:
  *   READY     checks u8: the model has is_ready, and CHECK is answered
  *   FAILED    text: the model cannot be loaded
  *   RESULT    batch u32, done u8, began u64, ended u64 (CLOCK_MONOTONIC), n u32, tail u32, block
- *             u32, then n responses: token u64, final u8, status u8 (sluice_status); with a status
- *             other than 0 a text, else n u32, outputs: index u32, datatype u8, rank u8, offset
- *             u64, bytes u64, dimensions i64…; n u32, parameters; after them n u32, block u32…: the
- *             input blocks that are not used any more
+ *             u32, then n responses: token u64, final u8 (enum wire_final), status u8
+ *             (sluice_status); with a status other than 0 a text, else n u32, outputs: index u32,
+ *             datatype u8, rank u8, offset u64, bytes u64, dimensions i64…; n u32, parameters;
+ *             after them n u32, block u32…: the input blocks that are not used any more
  *   NEED      tag u32, bytes u64: asks for a block for outputs
  *   LOG       level u8 (sluice_log_level), text
  *   FREED     n u32, block u32…
@@ -147,9 +147,15 @@ struct wire_result {
     uint32_t block;
 };
 
+enum wire_final {
+    WIRE_MORE = 0,
+    WIRE_FINAL = 1,
+    WIRE_RUN_AGAIN = 2, /* the request is to be executed again; without outputs */
+};
+
 struct wire_response {
     uint64_t token;
-    uint8_t final;
+    enum wire_final final;
     sluice_status status;
     struct wire_text error; /* with a status other than SLUICE_OK */
     uint32_t n_outputs;

@@ -13,6 +13,11 @@ from . import tensors, wire
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+TRITONSERVER_REQUEST_RELEASE_ALL = 1
+TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
+
+TRITON_STRING_TO_NUMPY = {name: tensors.NUMPY[number] for name, number in tensors.CONFIG_NAMES.items()
+                          if number in tensors.NUMPY}
 
 # The responses of a result up to so many bytes of tensors are in the message itself.
 INLINE_BYTES = 16384
@@ -133,6 +138,36 @@ class _Capsule:
         return (1, 0)
 
 
+class MemoryType(enum.IntEnum):
+    TRITONSERVER_MEMORY_GPU = 0
+    TRITONSERVER_MEMORY_CPU = 1
+
+
+TRITONSERVER_MEMORY_GPU, TRITONSERVER_MEMORY_CPU = MemoryType
+
+
+class PreferredMemory:
+    """Where a model that is called should put its outputs: a wish, without effect, as all memory is the CPU's."""
+
+    def __init__(self, preferred_memory_type, preferred_device_id=0):
+        try:
+            self._type = MemoryType(preferred_memory_type)
+        except ValueError:
+            raise TritonModelException(f"PreferredMemory: {preferred_memory_type!r} is no memory") from None
+        self._device = int(preferred_device_id)
+
+
+class InferenceTrace:
+    """The trace of a request, to be given to a request that is made of it."""
+
+    def __init__(self, token=None):
+        self._token = token
+
+    def get_context(self):
+        """The context of OpenTelemetry as JSON; None: the server does not give it to models."""
+        return None
+
+
 class InferenceResponse:
     def __init__(self, output_tensors=(), error=None, parameters=None):
         output_tensors = list(output_tensors)
@@ -183,7 +218,21 @@ class InferenceRequest:
         request._outputs = outputs
         request._parameters = parameters
         request._sender = None
+        request._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
         return request
+
+    def trace(self):
+        return InferenceTrace(self._token)
+
+    def set_release_flags(self, flags):
+        """TRITONSERVER_REQUEST_RELEASE_RESCHEDULE: the request is executed again in a later batch."""
+        if flags not in (TRITONSERVER_REQUEST_RELEASE_ALL, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE):
+            raise TritonModelException("set_release_flags: expected TRITONSERVER_REQUEST_RELEASE_ALL or "
+                                       f"TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, got {flags!r}")
+        self._release_flags = flags
+
+    def _is_rescheduled(self):
+        return self._release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
 
     def inputs(self):
         return self._inputs

@@ -326,6 +326,10 @@ class Worker:
                 traceback.print_exception(type(error), error, error.__traceback__)
                 self.send_responses(self._failed(
                     requests, f"model {self.arguments['model_name']}: execute failed: {describe(error)}"))
+            else:
+                items = self._rescheduled(requests)
+                if items:
+                    self.send_responses(items)
         except Closed:
             pass
 
@@ -337,13 +341,19 @@ class Worker:
                 items.append((request._token, request._outputs, True, error))
         return items
 
+    @staticmethod
+    def _rescheduled(requests):
+        """Those that are executed again. Their senders cannot send any more: the next execution has its own."""
+        return [(request._token, request._outputs, wire.RUN_AGAIN, None) for request in requests
+                if request._is_rescheduled() and (request._sender is None or request._sender._close())]
+
     def _pair(self, requests, responses):
         """Pairs what execute returned with the requests."""
         if self.is_decoupled:
             if responses is not None:
                 raise api.TritonModelException("a decoupled model sends its responses by get_response_sender, and its "
                                                f"execute returns None; it returned {type(responses).__name__}")
-            return []
+            return self._rescheduled(requests)
         if responses is None and all(request._sender is not None for request in requests):
             responses = [None] * len(requests)
         if not isinstance(responses, (list, tuple)):
@@ -353,6 +363,12 @@ class Worker:
             raise api.TritonModelException(f"execute returned {len(responses)} responses to {len(requests)} requests")
         items = []
         for request, response in zip(requests, responses):
+            if request._is_rescheduled():
+                if response is not None:
+                    raise api.TritonModelException("a request that is rescheduled has no response yet: execute must return "
+                                                   f"None for it, it returned {type(response).__name__}")
+                items += self._rescheduled([request])
+                continue
             if response is None and request._sender is not None:
                 continue
             if not isinstance(response, api.InferenceResponse):

@@ -47,6 +47,9 @@ OUTPUT = struct.Struct("<IBBQQ")
 # kinds of parameters, as sluice_param_kind
 BOOL, INT64, UINT64, DOUBLE, STRING = range(5)
 
+# of a response: more follow, it is the last one, the request is executed again
+MORE, FINAL, RUN_AGAIN = range(3)
+
 INT64_MAX = (1 << 63) - 1
 
 

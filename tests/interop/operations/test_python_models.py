@@ -569,6 +569,8 @@ HOSTILE = {
     "short": "s.sendall(struct.pack('<II', 4, 66))",
     "results": "ready(); message(66, struct.pack('<IBQQIII', 1, 1, 0, 0, 1000000, 48, 0))",
     "tokens": "ready(); message(66, struct.pack('<IBQQIII', 0, 0, 0, 0, 1, 48, 0), struct.pack('<QBB', 7, 1, 0), bytes(8))",
+    "final": "ready(); message(66, struct.pack('<IBQQIII', 0, 0, 0, 0, 1, 48, 0), struct.pack('<QBB', 7, 3, 0), bytes(8))",
+    "again": "ready(); message(66, struct.pack('<IBQQIII', 0, 0, 0, 0, 1, 48, 0), struct.pack('<QBB', 7, 2, 1), bytes(8))",
     "blocks": "ready(); message(66, struct.pack('<IBQQIII', 0, 0, 0, 0, 0, 48, 9), bytes(16))",
     "freed": "ready(); message(69, struct.pack('<II', 1, 1))",
     "init": "ready(); message(1, b'')",
