@@ -444,18 +444,18 @@ static void add_pair(struct wire_buf *buf, const char *name, const char *value) 
 static int send_init(sluice_instance *instance) {
     const struct sluice_model *model = instance->model;
     struct wire_buf *buf = &instance->reply_buf;
-    char version[24], limit[24], name[512];
+    char version[24], limit[24], index[24];
     snprintf(version, sizeof(version), "%llu", (unsigned long long)model->version);
     snprintf(limit, sizeof(limit), "%llu",
              (unsigned long long)model->options.memory_limit_mb << 20);
-    snprintf(name, sizeof(name), "%.400s_0_%u", model->name, (unsigned)instance->index);
+    snprintf(index, sizeof(index), "%u", (unsigned)instance->index);
     const char *const pairs[][2] = {
         {"model_name", model->name},
         {"model_version", version},
         {"model_repository", model->directory},
         {"model_file", model->file},
         {"model_config", model->config},
-        {"model_instance_name", name},
+        {"instance", index},
         {"model_instance_kind", "CPU"},
         {"model_instance_device_id", "0"},
         {"memory_limit", limit},

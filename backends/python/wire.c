@@ -189,7 +189,7 @@ void wire_read_response(struct wire_reader *reader, struct wire_response *respon
     *response = (struct wire_response){.token = wire_read_u64(reader)};
     uint8_t final = wire_read_u8(reader);
     uint8_t status = wire_read_u8(reader);
-    if (status > SLUICE_TOO_LARGE || final > WIRE_RUN_AGAIN ||
+    if (status > SLUICE_ALREADY_EXISTS || final > WIRE_RUN_AGAIN ||
         (final == WIRE_RUN_AGAIN && status != SLUICE_OK)) {
         reader->failed = 1;
     }

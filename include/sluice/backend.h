@@ -35,6 +35,7 @@
  * versioned struct begins with its size in bytes as its writer was compiled, and a reader reads no
  * member past that size. Changes, newest first:
  *
+ *   1  2026-11  SLUICE_ALREADY_EXISTS
  *   1  2026-11  sluice_backend.model_configured with sluice_model_config, model_is_ready;
  *                sluice_request.sequence_id and the members after it;
  *                sluice_model_args.from_request,
@@ -73,7 +74,8 @@ typedef enum sluice_status {
     SLUICE_CANCELLED = 5,        /* the backend stopped: request cancelled */
     SLUICE_NO_MEMORY = 6,        /* HTTP 503 */
     SLUICE_INTERNAL = 7,         /* the backend failed: HTTP 500 */
-    SLUICE_TOO_LARGE = 8         /* outputs over max_output_bytes: HTTP 400 */
+    SLUICE_TOO_LARGE = 8,        /* outputs over max_output_bytes: HTTP 400 */
+    SLUICE_ALREADY_EXISTS = 9    /* HTTP 400; over gRPC a code of its own */
 } sluice_status;
 
 typedef enum sluice_log_level {

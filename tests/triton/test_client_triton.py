@@ -1,14 +1,11 @@
 """The programs of examples/client against a real Triton, whose models are in models/ here: make test-triton, which
 sets TRITON to the folder of its server. The rows of the table in docs/client.md, what differs between Triton and
 `sluice serve`, are run against both."""
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
-import time
-import urllib.request
 
 import pytest
 
@@ -16,42 +13,17 @@ from lib import http1, server
 from lib.ports import free_ports
 from lib.tls_client import Pki
 from lib.tls_proxy import TlsProxy, make_certificate
+from lib.triton import START_S, triton
 
 EXAMPLES = os.path.join(server.ROOT, "examples", "client")
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
-TRITON = os.environ["TRITON"]
-START_S = 120
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
-
-@contextlib.contextmanager
-def triton(http, grpc, log, *options, models=MODELS, key=""):
-    """A server that is ready: its ports are given, as it can't choose them itself. `key`: what it wants for its
-    health. Yields: its process."""
-    with open(log, "ab") as out:
-        started = subprocess.Popen(
-            [f"{TRITON}/bin/tritonserver", f"--model-repository={models}", f"--backend-directory={TRITON}/backends",
-             "--http-address=127.0.0.1", f"--http-port={http}", "--grpc-address=127.0.0.1", f"--grpc-port={grpc}",
-             "--allow-metrics=false", *options], stdout=out, stderr=out,
-            env=os.environ | {"LD_LIBRARY_PATH": os.path.join(TRITON, "..", "..", "nvidia_pytriton.libs")})
-    health = urllib.request.Request(f"http://127.0.0.1:{http}/v2/health/ready", headers={"Authorization": key})
-    try:
-        end = time.monotonic() + START_S
-        while True:
-            with contextlib.suppress(OSError), urllib.request.urlopen(health):
-                break
-            assert started.poll() is None and time.monotonic() < end, log.read_text()[-3000:]
-            time.sleep(0.1)
-        yield started
-    finally:
-        started.terminate()
-        started.wait(START_S)
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
     ports = free_ports(2)
-    with triton(*ports, tmp_path_factory.mktemp("triton") / "log"):
+    with triton(*ports, tmp_path_factory.mktemp("triton") / "log", models=MODELS):
         yield {"http": f"http://127.0.0.1:{ports[0]}", "grpc": f"grpc://127.0.0.1:{ports[1]}"}
 
 

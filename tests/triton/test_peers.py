@@ -5,8 +5,8 @@ import sys
 
 from lib import http1, server
 from lib.tables import number, table_of
+from lib.triton import TRITON
 
-TRITON = os.environ["TRITON"]
 
 
 def peers(*arguments):

@@ -59,7 +59,7 @@ class TritonError:
 
 # sluice_status of each code
 _STATUSES = {TritonError.UNKNOWN: 7, TritonError.INTERNAL: 7, TritonError.NOT_FOUND: 2, TritonError.INVALID_ARG: 1,
-             TritonError.UNAVAILABLE: 3, TritonError.UNSUPPORTED: 4, TritonError.ALREADY_EXISTS: 1,
+             TritonError.UNAVAILABLE: 3, TritonError.UNSUPPORTED: 4, TritonError.ALREADY_EXISTS: 9,
              TritonError.CANCELLED: 5}
 
 

@@ -179,9 +179,19 @@ class Worker:
                 + b"".join(map(wire.I64.pack, dims)))
 
     def _initialize_arguments(self):
-        names = ("model_config", "model_instance_kind", "model_instance_name", "model_instance_device_id",
-                 "model_repository", "model_version", "model_name")
-        return {name: self.arguments[name] for name in names}
+        names = ("model_config", "model_instance_kind", "model_instance_device_id", "model_repository", "model_version",
+                 "model_name")
+        return {**{name: self.arguments[name] for name in names}, "model_instance_name": self._instance_name()}
+
+    def _instance_name(self):
+        """As Triton names it: MODEL_GROUP, and MODEL_GROUP_NUMBER in a group of several."""
+        number = int(self.arguments["instance"])
+        for i, group in enumerate(json.loads(self.arguments["model_config"]).get("instance_group", ())):
+            name, count = group.get("name") or f"{self.arguments['model_name']}_{i}", group.get("count") or 1
+            if number < count:
+                return f"{name}_{number}" if count > 1 else name
+            number -= count
+        return f"{self.arguments['model_name']}_0"
 
     def _read_config(self, text):
         config = json.loads(text)

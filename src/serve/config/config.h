@@ -159,6 +159,7 @@ struct model_sequences {
 
 /* instance_group: instances that are alike. */
 struct model_instance_group {
+    struct str name; /* empty: as Triton, the model's with the group's number */
     uint64_t count;
     struct str host_policy; /* as configured, or Triton's name for the kind; never empty */
     bool names_policy;      /* it is configured */

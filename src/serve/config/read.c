@@ -710,16 +710,9 @@ static void check_gpus(struct doc_reader *reader, const struct doc_node *node, v
     }
 }
 
-/* A label without effect. */
-static void check_label(struct doc_reader *reader, const struct doc_node *node, void *object) {
-    struct str unused;
-    (void)object;
-    doc_reader_view(reader, node, &unused);
-}
-
 static const struct doc_member INSTANCE_GROUP[] = {
     {"count", MEMBER_WHOLE(struct instance_group, group.count, 1, MAX_INSTANCES), .preset = 1},
-    {"name", MEMBER_CUSTOM(check_label), .form = "text, without effect"},
+    {"name", MEMBER_TEXT(struct instance_group, group.name)},
     {"kind", MEMBER_CUSTOM(check_kind),
      .form = "KIND_AUTO, KIND_CPU or KIND_MODEL; KIND_GPU with --gpu-models-on-cpu"},
     {"rate_limiter", MEMBER_IGNORED("instances run whenever they have work")},

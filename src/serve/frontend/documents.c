@@ -582,36 +582,40 @@ static void add_ensemble(struct buf *out, const struct model_ensemble *ensemble)
 
 /* ---- configuration: the whole ---------------------------------------------------------------- */
 
-static void add_instance_group(struct buf *out, const struct model_config *config, uint64_t count,
-                               struct str host_policy) {
-    size_t group = pb_begin(out, CONFIG_INSTANCE_GROUP);
-    pb_add_string(out, 1, config->name);
-    pb_add_number(out, 2, count);
+/* `number`: of the group; one without a name has that of the model with it. */
+static void add_instance_group(struct buf *out, const struct model_config *config, size_t number,
+                               const struct model_instance_group *group) {
+    size_t whole = pb_begin(out, CONFIG_INSTANCE_GROUP);
+    if (group->name.len > 0) {
+        pb_add_string(out, 1, group->name);
+    } else {
+        size_t name = pb_begin(out, 1);
+        buf_printf(out, "%.*s_%zu", STR_ARG(config->name), number);
+        pb_end(out, name);
+    }
+    pb_add_number(out, 2, group->count);
     pb_add_number(out, 4, KIND_CPU);
-    pb_add_string(out, 9, host_policy);
-    pb_end(out, group);
+    pb_add_string(out, 9, group->names_policy ? group->host_policy : STR(""));
+    pb_end(out, whole);
 }
 
-/* One group, unless they have host policies, which tell them apart. */
 static void add_instances(struct buf *out, const struct model_config *config) {
-    bool apart = false;
+    const struct model_instance_group all = {.count = config->instance_count};
     for (size_t i = 0; i < config->n_groups; i++) {
-        apart = apart || config->groups[i].names_policy;
+        add_instance_group(out, config, i, &config->groups[i]);
     }
-    for (size_t i = 0; apart && i < config->n_groups; i++) {
-        const struct model_instance_group *group = &config->groups[i];
-        add_instance_group(out, config, group->count,
-                           group->names_policy ? group->host_policy : STR(""));
-    }
-    if (!apart) {
-        add_instance_group(out, config, config->instance_count, STR(""));
+    if (config->n_groups == 0) {
+        add_instance_group(out, config, 0, &all);
     }
 }
 
 static void add_config(struct buf *out, const struct model_config *config) {
+    bool is_ensemble = config->ensemble.n_steps > 0;
     size_t whole = pb_begin(out, DOCUMENT);
     pb_add_string(out, CONFIG_NAME, config->name);
-    pb_add_string(out, CONFIG_PLATFORM, config->platform);
+    if (is_ensemble || !str_eq(config->platform, config->backend)) { /* as Triton */
+        pb_add_string(out, CONFIG_PLATFORM, config->platform);
+    }
     add_policy(out, config);
     pb_add_number(out, CONFIG_MAX_BATCH_SIZE, config->max_batch_size);
     for (size_t i = 0; i < config->n_inputs; i++) {
@@ -626,7 +630,6 @@ static void add_config(struct buf *out, const struct model_config *config) {
     for (size_t i = 0; i < config->n_batch_outputs; i++) {
         add_batch_output(out, &config->batch_outputs[i]);
     }
-    bool is_ensemble = config->ensemble.n_steps > 0;
     if (is_ensemble) {
         add_ensemble(out, &config->ensemble);
     } else {

@@ -60,7 +60,7 @@ enum status backend_error(struct error *err, const sluice_backend *backend, slui
         [SLUICE_NOT_FOUND] = ST_NOT_FOUND,        [SLUICE_UNAVAILABLE] = ST_NOT_READY,
         [SLUICE_UNSUPPORTED] = ST_UNSUPPORTED,    [SLUICE_CANCELLED] = ST_CANCELLED,
         [SLUICE_NO_MEMORY] = ST_NO_MEMORY,        [SLUICE_INTERNAL] = ST_BACKEND_FAILED,
-        [SLUICE_TOO_LARGE] = ST_OUTPUT_TOO_LARGE,
+        [SLUICE_TOO_LARGE] = ST_OUTPUT_TOO_LARGE, [SLUICE_ALREADY_EXISTS] = ST_ALREADY_EXISTS,
     };
     bool known = (unsigned)status < sizeof(ours) / sizeof(ours[0]);
     enum status st = known ? ours[status] : ST_BACKEND_FAILED;

@@ -195,6 +195,7 @@ static const struct failure failures[] = {
     {SLUICE_CANCELLED, "gone", ST_CANCELLED, "gone"},
     {SLUICE_NO_MEMORY, "full", ST_NO_MEMORY, "full"},
     {SLUICE_TOO_LARGE, "too much", ST_OUTPUT_TOO_LARGE, "too much"},
+    {SLUICE_ALREADY_EXISTS, "twice", ST_ALREADY_EXISTS, "twice"},
     {SLUICE_INTERNAL, "broken", ST_BACKEND_FAILED, "broken"},
     {SLUICE_INTERNAL, NULL, ST_BACKEND_FAILED, "backend fake failed without a reason"},
     {(sluice_status)99, "odd", ST_BACKEND_FAILED, "odd"},

@@ -97,7 +97,7 @@ def test_initialize_gets_the_configuration(running, tmp_path):
     served = json.loads(http1.request(server.address, "GET", "/v2/models/does/config").body)
     assert told["model_config"] == served
     assert served["parameters"]["of the model"] == {"string_value": "its own"}
-    assert told["model_instance_name"] == "does_0_0" and told["model_instance_kind"] == "CPU"
+    assert told["model_instance_name"] == "does_0" and told["model_instance_kind"] == "CPU"
     assert told["model_version"] == "1" and told["model_name"] == "does"
     assert told["model_repository"] == str(tmp_path / "models" / "does")
     assert told["directory"] == str(tmp_path / "models" / "does" / "1")
