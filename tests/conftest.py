@@ -11,6 +11,7 @@ import pytest
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 from lib import backends, idle_connections, repository
+from lib.gateway import IN_PROCESS
 from lib.picker import Picker
 from lib.server import Server
 
@@ -21,6 +22,10 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if not any(item.iter_markers("xdist_group")):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        # Envoy has no sanitizer's runtime, so that there is no picker for it in those builds (cmake/envoy.cmake).
+        params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if any(isinstance(value, str) and value == IN_PROCESS for value in params):
+            item.add_marker(pytest.mark.programs)
         if "interop" in item.path.parts and hasattr(item.module, "is_sanitized") and not any(
                 mark.name in ("plain", "programs") for mark in item.iter_markers()):
             raise pytest.UsageError(f"{item.path}: what it leaves out under a sanitizer is run by nothing: mark it `plain`")

@@ -9,14 +9,45 @@ import subprocess
 from lib.envoy import FOLDER, LISTENER, PICKER, Envoy, deployed, patient, place, places_of
 from lib.http1 import PATIENCE
 from lib.picker import Picker
+from lib.server import metrics_address_in
 
 Reply = collections.namedtuple("Reply", "status headers body")
 
 
+IN_PROCESS = "in-process.yaml"  # the configuration in which the picker is a part of Envoy
+
+
 def pool_file(config):
-    """Which pool file the comment at the head of a configuration says to start the picker with."""
+    """Which pool file a configuration says that the picker has: in the comment at its head, or as the filter's setting."""
     with open(os.path.join(FOLDER, config), encoding="utf-8") as file:
-        return re.search(r"^#     sluice pick --config (\S+) ", file.read(), re.M)[1]
+        return re.search(r"^#     sluice pick --config (\S+) |value: {config: (?P<own>\S+)}", file.read(), re.M).expand(
+            r"\1\g<own>")
+
+
+class PickerInEnvoy(Picker):
+    """The picker of an Envoy that is started with `settings` in its filter, which has the operators' pages at a port
+    of its own."""
+
+    def start(self, grpc):
+        switches = [(name.removeprefix("--"), value) for name, value in zip(self.args, [*self.args[1:], "--"])
+                    if name.startswith("--")]
+        given = {}
+        for name, value in switches:
+            given.setdefault(name, []).append(True if value.startswith("--") else value)
+        self.settings = json.dumps({"config": self.pool_file, "metrics": "127.0.0.1:0", "log-format": "json",
+                                    "ready-file": self.ready_file,
+                                    **{name: values[0] if values[0] is True else values for name, values in given.items()}})
+
+    def find(self):
+        """Envoy has started."""
+        self.metrics_address = metrics_address_in(self.ready_file)
+
+    def stop(self):
+        """It ends with its Envoy."""
+        assert not os.path.exists(self.ready_file)
+
+    def kill(self):
+        pass
 
 
 class Gateway:
@@ -36,13 +67,20 @@ class Gateway:
         if not checked:
             pool = re.sub(r"^ *health:.*\n", "", pool, flags=re.M)
         pool = re.sub(r"^( *health: {.*)}$", r"\1, timeout: 60s}", pool, flags=re.M)
-        self.picker = Picker(folder, place(change(pool), self.places), args)
+        inside = config == IN_PROCESS
+        self.picker = (PickerInEnvoy if inside else Picker)(folder, place(change(pool), self.places), args)
         self.envoy = None
         try:
-            self.places[PICKER] = self.picker.grpc_addresses[0].removeprefix("grpcs://")
+            if not inside:
+                self.places[PICKER] = self.picker.grpc_addresses[0].removeprefix("grpcs://")
             self.text = more(patient(deployed(config, self.places), connect_timeout).replace(
                 "upstream_port_override: 8001", f"upstream_port_override: {grpc_port}"))
+            if inside:
+                self.text = re.sub(r"value: {config: .*}$", lambda _: f"value: {self.picker.settings}", self.text,
+                                   flags=re.M)
             self.envoy = Envoy(folder, self.text)
+            if inside:
+                self.picker.find()
             self.picker.wait_ready_endpoints(n_ready)
         except BaseException:
             self.kill()

@@ -10,8 +10,8 @@
 #include "core/base/buf.h"
 #include "core/base/compiler.h"
 #include "core/base/json_writer.h"
-#include "core/base/log.h"
 #include "core/base/num.h"
+#include "core/event/clock.h"
 
 /* As many headers, or pieces of a body, need no memory. */
 enum { FEW = 48 };
@@ -216,20 +216,16 @@ static void on_respond_immediate(void *user, const struct ext_proc_immediate *re
 static void on_finish(void *user, const struct error *err) {
     struct envoy_stream *stream = user;
     if (err) {
+        stream->code = status_grpc(err->status);
         fail(stream, err);
     }
 }
 
+/* The time in the queue has a metric of its own and does not count as the pick's. */
 static void on_resumed(void *user) {
-    envoy_stream_note_resumed(user);
-}
-
-static void on_outcome(void *user, const struct pick_outcome *outcome) {
-    (void)user;
-    if (outcome->why && log_enabled(LOG_DEBUG)) {
-        log_event(LOG_DEBUG, "refused", LOG_STR("request", outcome->request_line),
-                  LOG_CSTR("reason", outcome->why->text));
-    }
+    struct envoy_stream *stream = user;
+    stream->shared.message_ns = 0;
+    envoy_stream_note_resumed(stream);
 }
 
 /* ---- headers --------------------------------------------------------------------------------- */
@@ -401,7 +397,9 @@ static struct str read_attributes(const struct envoy_stream *stream) {
 
 static void pass(struct envoy_stream *stream, const struct ext_proc_request *part) {
     struct pick_message message = {.data = part->fields.bytes};
-    pick_session_on_part(stream->session, part, &message);
+    pick_stream_begin_step(&stream->shared, clock_now_ns());
+    pick_session_on_part(stream->shared.session, part, &message);
+    pick_stream_end_step(&stream->shared);
 }
 
 /* Headers or trailers. */
@@ -478,13 +476,13 @@ static uint64_t pass_pieces(struct envoy_stream *stream, enum ext_proc_kind kind
         size_t n_cut = bytes.len < n_skipped ? bytes.len : (size_t)n_skipped;
         n_skipped -= n_cut;
         bytes = str_make(bytes.ptr + n_cut, bytes.len - n_cut);
-        if (bytes.len > 0 && !pick_session_is_queued(stream->session)) {
+        if (bytes.len > 0 && !pick_session_is_queued(stream->shared.session)) {
             pass_body(stream, kind, bytes, is_end && i + 1 == n);
             n_passed += bytes.len;
             is_end = is_end && i + 1 < n;
         }
     }
-    if (is_end && !stream->reply && !pick_session_is_queued(stream->session)) {
+    if (is_end && !stream->reply && !pick_session_is_queued(stream->shared.session)) {
         pass_body(stream, kind, STR(""), true);
         is_end = false;
     }
@@ -566,7 +564,7 @@ static void edit_body(struct envoy_stream *stream, bool is_received) {
 /* Requests that the session continues on its own, or has a time for. Without memory for a scheduler
  * the request waits for its next part. */
 static void update_waiting(struct envoy_stream *stream) {
-    bool waits = !stream->has_replied && pick_session_may_resume(stream->session);
+    bool waits = !stream->has_replied && pick_session_may_resume(stream->shared.session);
     if (waits && !stream->scheduler) {
         stream->scheduler = envoy_dynamic_module_callback_http_filter_scheduler_new(stream->filter);
     }
@@ -600,7 +598,7 @@ static void forget_resumed(struct envoy_stream *stream) {
 
 static void free_stream(struct envoy_stream *stream) {
     forget_resumed(stream);
-    pick_session_free(stream->session);
+    pick_stream_close(&stream->shared, stream->code, clock_now_ns());
     if (stream->is_waiting) {
         envoy_worker_remove_waiting(stream->worker, stream);
     }
@@ -640,8 +638,8 @@ static bool is_reply_early(const struct envoy_stream *stream, bool is_end) {
 
 /* The body stays in Envoy's buffer until the pick. */
 static bool is_held(struct envoy_stream *stream) {
-    bool held = pick_session_is_response_pending(stream->session);
-    uint64_t n_bytes = stream->worker->context.limits.max_body_size + BUFFER_SPARE_BYTES;
+    bool held = pick_session_is_response_pending(stream->shared.session);
+    uint64_t n_bytes = stream->worker->shared.context.limits.max_body_size + BUFFER_SPARE_BYTES;
     if (held && envoy_dynamic_module_callback_http_get_buffer_limit(stream->filter) < n_bytes) {
         envoy_dynamic_module_callback_http_set_buffer_limit(stream->filter, n_bytes);
     }
@@ -653,7 +651,7 @@ enum envoy_headers_status envoy_stream_on_request_headers(struct envoy_stream *s
     enum envoy_headers_status status = ENVOY_HEADERS_CONTINUE;
     enter(stream);
     pass_fields(stream, EXT_PROC_REQUEST_HEADERS, is_end);
-    bool queued = pick_session_is_queued(stream->session);
+    bool queued = pick_session_is_queued(stream->shared.session);
     stream->is_stopped = queued || is_held(stream);
     if (stream->is_stopped) {
         status = queued ? ENVOY_HEADERS_STOP_ALL : ENVOY_HEADERS_STOP;
@@ -675,13 +673,13 @@ enum envoy_body_status envoy_stream_on_request_body(struct envoy_stream *stream,
         leave(stream);
         return ENVOY_BODY_STOP;
     }
-    if (pick_session_is_queued(stream->session)) {
+    if (pick_session_is_queued(stream->shared.session)) {
         stream->is_body_ended = is_end;
     } else if (!stream->reply) {
         stream->n_passed +=
             pass_pieces(stream, EXT_PROC_REQUEST_BODY, ENVOY_RECEIVED_REQUEST_BODY, 0, is_end);
     }
-    stream->is_stopped = pick_session_is_queued(stream->session) || is_held(stream);
+    stream->is_stopped = pick_session_is_queued(stream->shared.session) || is_held(stream);
     if (stream->is_stopped) {
         status = ENVOY_BODY_STOP;
     } else if (!stream->reply) {
@@ -701,12 +699,12 @@ enum envoy_trailers_status envoy_stream_on_request_trailers(struct envoy_stream 
         leave(stream);
         return ENVOY_TRAILERS_STOP;
     }
-    if (pick_session_is_queued(stream->session)) {
+    if (pick_session_is_queued(stream->shared.session)) {
         stream->has_trailers = true;
     } else if (!stream->reply) {
         pass_fields(stream, EXT_PROC_REQUEST_TRAILERS, true);
     }
-    stream->is_stopped = pick_session_is_queued(stream->session);
+    stream->is_stopped = pick_session_is_queued(stream->shared.session);
     if (stream->is_stopped) {
         status = ENVOY_TRAILERS_STOP;
     } else if (!stream->reply) {
@@ -725,7 +723,7 @@ static void pass_kept(struct envoy_stream *stream) {
     stream->is_body_ended = false;
     stream->n_passed += pass_pieces(stream, EXT_PROC_REQUEST_BODY, ENVOY_BUFFERED_REQUEST_BODY,
                                     stream->n_passed, is_end);
-    if (stream->has_trailers && !stream->reply && !pick_session_is_queued(stream->session)) {
+    if (stream->has_trailers && !stream->reply && !pick_session_is_queued(stream->shared.session)) {
         stream->has_trailers = false;
         pass_fields(stream, EXT_PROC_REQUEST_TRAILERS, true);
     }
@@ -734,11 +732,11 @@ static void pass_kept(struct envoy_stream *stream) {
 void envoy_stream_continue(struct envoy_stream *stream) {
     enter(stream);
     forget_resumed(stream);
-    if (!stream->reply && !pick_session_is_queued(stream->session)) {
+    if (!stream->reply && !pick_session_is_queued(stream->shared.session)) {
         pass_kept(stream);
     }
     bool goes_on = stream->is_stopped && !stream->reply &&
-                   !pick_session_is_queued(stream->session) && !is_held(stream);
+                   !pick_session_is_queued(stream->shared.session) && !is_held(stream);
     if (goes_on) {
         stream->is_stopped = false;
         edit_body(stream, false);
@@ -801,22 +799,17 @@ void envoy_stream_on_response_trailers(struct envoy_stream *stream) {
 struct envoy_stream *envoy_stream_new(struct envoy_worker *worker, void *filter) {
     struct arena *arena = arena_new(worker->arenas, 0);
     struct envoy_stream *stream = arena ? arena_calloc(arena, 1, sizeof(*stream)) : NULL;
-    if (stream) {
-        struct pick_callbacks out = {.respond = on_respond,
-                                     .respond_immediate = on_respond_immediate,
-                                     .finish = on_finish,
-                                     .on_resumed = on_resumed,
-                                     .on_outcome = on_outcome,
-                                     .user = stream};
-        stream->worker = worker;
-        stream->filter = filter;
-        stream->arena = arena;
-        stream->session = pick_session_new(arena, &worker->context, &out);
-    }
-    if (!stream || !stream->session) {
+    struct pick_callbacks out = {.respond = on_respond,
+                                 .respond_immediate = on_respond_immediate,
+                                 .finish = on_finish,
+                                 .on_resumed = on_resumed};
+    if (!stream || !pick_stream_open(&stream->shared, &worker->shared, arena, &out)) {
         arena_free(arena);
         return NULL;
     }
+    stream->worker = worker;
+    stream->filter = filter;
+    stream->arena = arena;
     return stream;
 }
 

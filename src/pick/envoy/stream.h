@@ -18,10 +18,10 @@
 struct envoy_reply;
 
 struct envoy_stream {
+    struct pick_stream shared; /* the user of the session's callbacks */
     struct envoy_worker *worker;
     void *filter; /* Envoy's */
     struct arena *arena;
-    struct pick_session *session;
     struct envoy_reply *reply; /* of the picker itself; NULL: none */
     struct pick_edits edits;   /* of the body, to be done; n 0: none */
     void *scheduler;           /* NULL: it has not waited */
@@ -30,6 +30,7 @@ struct envoy_stream {
     uint64_t n_received; /* bytes of the request's body */
     uint64_t n_passed;   /* of them, those that the session has seen */
     unsigned depth;      /* of our functions that run */
+    int code;            /* the gRPC status of an end without a reply */
     bool is_waiting, is_resumed;
     bool is_stopped;    /* Envoy waits for envoy_stream_continue */
     bool is_body_ended; /* the request's last part was received, and not passed */

@@ -22,6 +22,7 @@ static const uint64_t SECOND_NS = 1000000000;
 
 struct world {
     struct pool_set *set;
+    struct pick_workers *shared;
     struct envoy_workers *workers;
     struct envoy_worker *worker;
     unsigned n_waiting_calls;
@@ -52,16 +53,22 @@ static struct pool_spec *spec_of_models(void) {
 }
 
 static void open_world(struct world *world, struct pool_spec *spec) {
-    struct envoy_workers_options options = {
-        .limits = {.max_body_size = 1 << 20, .answer_timeout_ns = 30 * SECOND_NS},
-        .on_waiting = on_waiting,
-        .user = world};
+    struct envoy_workers_options options = {.on_waiting = on_waiting, .user = world};
     struct error err;
     *world = (struct world){.set = NULL};
     clock_set_fake_ns(1000 * SECOND_NS);
     assert_int_equal(pool_set_new(&world->set, &err), ST_OK);
     use_spec(world, spec);
-    options.pools = world->set;
+    assert_int_equal(
+        pick_workers_new(
+            &(struct pick_workers_options){
+                .pools = world->set,
+                .limits = {.max_body_size = 1 << 20, .answer_timeout_ns = 30 * SECOND_NS},
+                .fairness_id_metric_label_limit = 10,
+                .proxy_keeps_body = true},
+            &world->shared, &err),
+        ST_OK);
+    options.shared = world->shared;
     assert_int_equal(envoy_workers_new(&options, &world->workers, &err), ST_OK);
     world->worker = envoy_workers_get(world->workers, 0);
     assert_non_null(world->worker);
@@ -73,6 +80,7 @@ static void close_world(struct world *world) {
     pool_set_get_stats(world->set, &stats);
     assert_int_equal(stats.n_in_flight, 0);
     envoy_workers_free(world->workers);
+    pick_workers_free(world->shared);
     pool_set_free(world->set);
     clock_set_fake_ns(0);
 }

@@ -75,27 +75,32 @@ static void check_deadlines(struct envoy_worker *worker) {
     uint64_t now_ns = clock_now_ns();
     struct envoy_stream *stream;
     TAILQ_FOREACH(stream, &worker->waiting, waiting_link) {
-        uint64_t due_ns = pick_session_deadline_ns(stream->session);
+        uint64_t due_ns = pick_session_deadline_ns(stream->shared.session);
         if (due_ns > 0 && due_ns <= now_ns) {
-            pick_session_on_timeout(stream->session);
+            pick_session_on_timeout(stream->shared.session);
             envoy_stream_note_resumed(stream);
         }
     }
 }
 
 void envoy_worker_on_woken(struct envoy_worker *worker) {
+    struct pick_worker *shared = &worker->shared;
     struct loop_share share = {.began_ns = 0};
     struct envoy_stream *stream;
     lock_acquire(&worker->lock);
     worker->is_woken = false;
     lock_release(&worker->lock);
-    pool_set_reader_refresh_all(worker->context.pools);
-    if (pick_session_resume_some(&worker->wakeup, &share)) {
+    pool_set_reader_refresh_all(shared->context.pools);
+    uint64_t begun_ns = pool_waited_is_empty(&shared->waited) ? 0 : clock_now_ns();
+    if (pick_session_resume_some(&shared->wakeup, &share)) {
         wake(worker);
     }
-    pool_waited_tick(&worker->waited, TICK_NS);
-    pool_waited_evict(&worker->waited);
+    pool_waited_tick(&shared->waited, TICK_NS);
+    pool_waited_evict(&shared->waited);
     check_deadlines(worker);
+    if (begun_ns > 0) {
+        pick_worker_count_dispatch(shared, begun_ns);
+    }
     while ((stream = TAILQ_FIRST(&worker->resumed))) {
         envoy_stream_continue(stream);
     }
@@ -103,34 +108,28 @@ void envoy_worker_on_woken(struct envoy_worker *worker) {
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void worker_free(struct envoy_worker *worker) {
-    pool_set_reader_free(worker->context.pools);
-    pool_wakeup_fini(&worker->wakeup);
+static void free_worker(struct envoy_worker *worker) {
+    pick_worker_fini(&worker->shared);
     arena_cache_free(worker->arenas);
     lock_fini(&worker->lock);
     free(worker);
 }
 
-static struct envoy_worker *worker_new_of(struct envoy_workers *workers) {
+static struct envoy_worker *make_worker(struct envoy_workers *workers) {
     struct envoy_worker *worker = calloc(1, sizeof(*worker));
+    struct arena_cache *arenas = worker ? arena_cache_new(ARENA_CHUNKS) : NULL;
     struct error err;
-    if (!worker) {
+    if (!arenas) {
+        free(worker);
         return NULL;
     }
     worker->workers = workers;
-    worker->arenas = arena_cache_new(ARENA_CHUNKS);
+    worker->arenas = arenas;
     lock_init(&worker->lock);
     TAILQ_INIT(&worker->waiting);
     TAILQ_INIT(&worker->resumed);
-    pool_wakeup_init(&worker->wakeup, wake, worker);
-    worker->context = (struct pick_context){.wakeup = &worker->wakeup,
-                                            .waited = &worker->waited,
-                                            .limits = workers->options.limits,
-                                            .emits_scores = workers->options.emits_scores,
-                                            .proxy_keeps_body = true};
-    if (!worker->arenas ||
-        pool_set_reader_new(workers->options.pools, &worker->context.pools, &err) != ST_OK) {
-        worker_free(worker);
+    if (pick_worker_init(&worker->shared, workers->options.shared, wake, worker, &err) != ST_OK) {
+        free_worker(worker);
         return NULL;
     }
     return worker;
@@ -151,7 +150,7 @@ void envoy_workers_free(struct envoy_workers *workers) {
     for (size_t i = 0; workers && i < ENVOY_MAX_WORKERS; i++) {
         struct envoy_worker *worker = atomic_load(&workers->items[i]);
         if (worker) {
-            worker_free(worker);
+            free_worker(worker);
         }
     }
     free(workers);
@@ -164,7 +163,7 @@ struct envoy_worker *envoy_workers_get(struct envoy_workers *workers, uint32_t i
     struct envoy_worker *worker =
         atomic_load_explicit(&workers->items[index], memory_order_relaxed);
     if (!worker) {
-        worker = worker_new_of(workers);
+        worker = make_worker(workers);
         atomic_store_explicit(&workers->items[index], worker, memory_order_release);
     }
     return worker;

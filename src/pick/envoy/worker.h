@@ -11,17 +11,15 @@
 #include <stdatomic.h>
 
 #include "core/event/lock.h"
-#include "pick/session/session.h"
+#include "pick/stream/stream.h"
 
 struct envoy_stream;
 TAILQ_HEAD(envoy_streams, envoy_stream);
 
 struct envoy_worker {
+    struct pick_worker shared;
     struct envoy_workers *workers;
     struct arena_cache *arenas;
-    struct pick_context context;
-    struct pool_wakeup wakeup;
-    struct pool_waited waited;
     struct envoy_streams resumed; /* by the session, and not continued yet */
     struct lock lock;             /* of what follows */
     struct envoy_streams waiting; /* each has a scheduler */
@@ -29,9 +27,7 @@ struct envoy_worker {
 };
 
 struct envoy_workers_options {
-    struct pool_set *pools;
-    struct pick_limits limits;
-    bool emits_scores;
+    struct pick_workers *shared; /* with proxy_keeps_body */
     /* Requests wait: envoy_workers_tick is to be called soon, and again until it returns false. May
      * be NULL. Thread: any worker's. */
     void (*on_waiting)(void *user);
@@ -40,13 +36,14 @@ struct envoy_workers_options {
 
 struct envoy_workers;
 
-/* Returns: ST_NO_MEMORY. Owns: *out until envoy_workers_free, after the last request. */
+/* Returns: ST_NO_MEMORY. Owns: *out until envoy_workers_free, after the last request and before
+ * `shared` is freed. */
 enum status envoy_workers_new(const struct envoy_workers_options *options,
                               struct envoy_workers **out, struct error *err) SLUICE_MUST_USE;
 void envoy_workers_free(struct envoy_workers *workers);
 /* The worker with Envoy's number for it. Returns: NULL when out of memory, or when there are more
  * workers than ENVOY_MAX_WORKERS. Thread: that worker's. */
-enum { ENVOY_MAX_WORKERS = 4096 };
+enum { ENVOY_MAX_WORKERS = PICK_MAX_WORKERS };
 struct envoy_worker *envoy_workers_get(struct envoy_workers *workers, uint32_t index);
 /* Has the requests that wait check their times. Returns: whether there are any. Thread: any. */
 bool envoy_workers_tick(struct envoy_workers *workers);

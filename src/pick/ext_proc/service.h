@@ -7,42 +7,23 @@
 #define SLUICE_PICK_EXT_PROC_SERVICE_H
 
 #include "net/server/grpc/server.h"
-#include "pick/session/session.h"
-#include "pick/session/stats.h"
-#include "telemetry/trace/otel.h"
-#include "telemetry/trace/span_writer.h"
+#include "pick/stream/stream.h"
 
 #define PICK_SERVICE_NAME "envoy.service.ext_proc.v3.ExternalProcessor"
-
-struct pick_service_options {
-    struct pool_set *pools;
-    struct pick_limits limits;
-    /* --fairness-id-metric-label-limit: further ones are `other`:
-     * pick/session/label_names.c:pick_label_names_admit. */
-    uint64_t fairness_id_metric_label_limit;
-    bool emits_scores; /* of struct pick_context */
-    /* --tracing; NULL: trace contexts are passed on unchanged, and nothing is recorded. */
-    const struct otel_sampler *sampler;
-    struct span_writer *span_writer; /* NULL: nothing is exported */
-    struct worker *const *workers;   /* of the server */
-    size_t n_workers;
-};
 
 struct pick_service;
 
 /* Memory of an open stream with small headers, as it counts against --client-memory. */
 enum { PICK_STREAM_BYTES = 8192 };
 
-/* Returns: ST_NO_MEMORY. Owns: *out until pick_service_free, after the server was freed. */
-enum status pick_service_new(const struct pick_service_options *options, struct pick_service **out,
+/* `shared`: of all workers of the picker. `workers`: of the server. Returns: ST_NO_MEMORY. Owns:
+ * *out until pick_service_free, after the server was freed and before `shared` is. */
+enum status pick_service_new(struct pick_workers *shared, struct worker *const *workers,
+                             size_t n_workers, struct pick_service **out,
                              struct error *err) SLUICE_MUST_USE;
 void pick_service_free(struct pick_service *service);
 /* The method for grpc_server_new; valid as long as the service. */
 struct grpc_method pick_service_method(struct pick_service *service);
-/* The statistics of each worker. Returns: their number. Thread: any. */
-enum { PICK_MAX_STATS = 256 };
-size_t pick_service_stats(const struct pick_service *service,
-                          const struct pick_stats *out[PICK_MAX_STATS]);
 /* A pool or the list of pools was updated: every worker refreshes its readers soon, so that the old
  * snapshot is freed. Thread: any. */
 void pick_service_refresh(struct pick_service *service);

@@ -9,8 +9,11 @@
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "core/must/must.h"
+#include "core/os/ready_file.h"
 #include "program/envoy/settings.h"
 #include "program/picker/discovery.h"
+#include "program/picker/grpc.h"
+#include "program/picker/routes.h"
 
 /* How often the times of requests that wait are checked. */
 static const uint64_t TICK_NS = 10000000;
@@ -22,9 +25,17 @@ struct envoy_instance {
     struct arena *arena;
     struct pick_settings settings;
     struct pool_set *pools;
+    struct otel_settings traces;
+    struct span_writer *span_writer; /* NULL: no --tracing, or nothing is exported */
+    struct pick_workers *shared;
     struct envoy_workers *workers;
     struct worker *main; /* for timers, and what discovery reports */
     struct pick_discovery discovery;
+    struct net_budget budget; /* of the operators' listener, which has no other clients beside it */
+    struct worker *pages;     /* serves that listener; NULL: --metrics none */
+    struct pick_admin admin;
+    struct ready_file ready_file;
+    unsigned n_stopping; /* components that have not stopped */
     struct worker_msg tick_msg;
     atomic_bool tick_posted;
     struct timer tick;
@@ -65,7 +76,10 @@ static void on_waiting(void *user) {
 
 /* Envoy's workers refresh their readers with their next request. */
 static void on_pools_changed(void *user) {
-    (void)user;
+    struct envoy_instance *self = user;
+    if (self->pages) {
+        pick_admin_refresh_pools(&self->admin);
+    }
 }
 
 struct starting {
@@ -83,13 +97,19 @@ static void start_discovery(void *user) {
 
 static void on_stopped(void *user) {
     struct envoy_instance *self = user;
-    worker_stop(self->main);
+    if (--self->n_stopping == 0) {
+        worker_stop(self->main);
+    }
 }
 
-static void stop_discovery(void *user) {
+static void run_stop(void *user) {
     struct envoy_instance *self = user;
     timer_stop(worker_timers(self->main), &self->tick);
+    self->n_stopping = 1 + (self->admin.listener.server != NULL);
     pick_discovery_stop(&self->discovery, on_stopped, self);
+    if (self->admin.listener.server) {
+        pick_admin_stop(&self->admin, self->main, on_stopped, self);
+    }
 }
 
 /* ---- start and stop -------------------------------------------------------------------------- */
@@ -108,21 +128,60 @@ static enum status open_pools(struct envoy_instance *self, struct error *err) {
     return st;
 }
 
-static enum status start_threads(struct envoy_instance *self, struct error *err) {
-    struct starting starting = {.self = self, .err = err};
-    enum status st = worker_new("picker", &self->main, err);
-    if (st == ST_OK) {
-        st = worker_start(self->main, err);
-    }
-    if (st == ST_OK) {
-        worker_call(self->main, start_discovery, &starting);
-        st = starting.st;
-        if (st != ST_OK) {
-            worker_stop(self->main);
-            worker_join(self->main);
-        }
+static enum status start_worker(const char *name, struct worker **out, struct error *err) {
+    enum status st = worker_new(name, out, err);
+    st = st == ST_OK ? worker_start(*out, err) : st;
+    if (st != ST_OK) {
+        worker_free(*out);
+        *out = NULL;
     }
     return st;
+}
+
+static enum status open_workers(struct envoy_instance *self, struct error *err) {
+    struct envoy_workers_options options = {.on_waiting = on_waiting, .user = self};
+    enum status st =
+        pick_traces_open(&self->settings, self->arena, &self->traces, &self->span_writer, err);
+    if (st == ST_OK) {
+        struct pick_workers_options shared =
+            pick_workers_options(&self->settings, self->pools, &self->traces, self->span_writer);
+        shared.proxy_keeps_body = true;
+        st = pick_workers_new(&shared, &self->shared, err);
+    }
+    options.shared = self->shared;
+    return st == ST_OK ? envoy_workers_new(&options, &self->workers, err) : st;
+}
+
+static enum status open_pages(struct envoy_instance *self, struct error *err) {
+    if (!admin_listener_is_enabled(self->settings.metrics)) {
+        return ST_OK;
+    }
+    self->admin.workers = self->shared;
+    enum status st = start_worker("pages", &self->pages, err);
+    if (st == ST_OK) {
+        st = pick_admin_init(&self->admin, self->pools, &self->budget, self->pages, err);
+    }
+    return st == ST_OK ? pick_admin_open(&self->admin, &self->settings, err) : st;
+}
+
+static enum status start_main(struct envoy_instance *self, struct error *err) {
+    struct starting starting = {.self = self, .err = err};
+    worker_call(self->main, start_discovery, &starting);
+    if (starting.st == ST_OK && self->pages) {
+        pick_admin_show_discovery(&self->admin, &self->discovery);
+    }
+    return starting.st;
+}
+
+/* Its one address is that of the pages. */
+static void write_ready_file(struct envoy_instance *self) {
+    struct error err;
+    const char *url = self->pages ? admin_listener_url(&self->admin.listener, self->arena) : NULL;
+    self->ready_file.path = self->settings.ready_file;
+    if (self->settings.ready_file &&
+        ready_file_write(&self->ready_file, &url, url != NULL, &err) != ST_OK) {
+        log_event(LOG_ERROR, "cannot write the ready file", LOG_CSTR("reason", err.text));
+    }
 }
 
 static enum status start(struct envoy_instance *self, struct error *err) {
@@ -134,33 +193,40 @@ static enum status start(struct envoy_instance *self, struct error *err) {
                   (enum log_format)self->settings.log_format);
     self->tick_msg.run = run_tick;
     self->tick.on_expire = on_tick;
-    struct envoy_workers_options options = {
-        .limits = {.max_body_size = self->settings.max_body_size,
-                   .answer_timeout_ns = self->settings.answer_timeout_ns},
-        .emits_scores = self->settings.emit_endpoint_scores,
-        .on_waiting = on_waiting,
-        .user = self};
-    st = open_pools(self, err);
-    if (st == ST_OK) {
-        options.pools = self->pools;
-        st = envoy_workers_new(&options, &self->workers, err);
-    }
-    return st == ST_OK ? start_threads(self, err) : st;
+    self->budget.memory = self->settings.client_memory.n_bytes;
+    self->budget.body_memory = self->settings.body_memory.n_bytes;
+    self->budget.max_connections = 1;
+    st = start_worker("picker", &self->main, err);
+    st = st == ST_OK ? open_pools(self, err) : st;
+    st = st == ST_OK ? open_workers(self, err) : st;
+    st = st == ST_OK ? open_pages(self, err) : st;
+    return st == ST_OK ? start_main(self, err) : st;
 }
 
 static void instance_free(struct envoy_instance *self) {
     envoy_workers_free(self->workers);
+    pick_workers_free(self->shared);
+    pick_admin_free(&self->admin);
     pick_discovery_free(&self->discovery);
     pool_set_free(self->pools);
+    span_writer_free(self->span_writer);
+    worker_free(self->pages);
     worker_free(self->main);
     arena_free(self->arena);
     free(self);
 }
 
+/* Also after a start that has failed at any step. */
 static void stop(struct envoy_instance *self) {
-    worker_call(self->main, stop_discovery, self);
-    worker_join(self->main);
-    log_message(LOG_INFO, "picker in Envoy: stopped");
+    if (self->main) {
+        worker_call(self->main, run_stop, self);
+        worker_join(self->main);
+    }
+    if (self->pages) {
+        worker_stop(self->pages);
+        worker_join(self->pages);
+    }
+    ready_file_remove(&self->ready_file);
 }
 
 static enum status instance_new(struct str config, struct envoy_instance **out, struct error *err) {
@@ -171,6 +237,7 @@ static enum status instance_new(struct str config, struct envoy_instance **out, 
     self->n_refs = 1;
     enum status st = start(self, err);
     if (st != ST_OK) {
+        stop(self);
         instance_free(self);
         return st;
     }
@@ -178,6 +245,7 @@ static enum status instance_new(struct str config, struct envoy_instance **out, 
     pool_set_get_stats(self->pools, &numbers);
     log_event(LOG_INFO, "picker in Envoy: ready", LOG_U64("endpoints", numbers.n_endpoints),
               LOG_U64("ready", numbers.n_ready));
+    write_ready_file(self);
     *out = self;
     return ST_OK;
 }
@@ -215,6 +283,7 @@ void envoy_instance_unref(struct envoy_instance *instance) {
     if (is_last) {
         stop(instance);
         instance_free(instance);
+        log_message(LOG_INFO, "picker in Envoy: stopped");
     }
 }
 

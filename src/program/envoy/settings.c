@@ -17,20 +17,21 @@ struct arguments {
 /* What is Envoy's in this place, or asks for a program of its own. */
 static const char *const NOT_HERE[] = {"grpc",
                                        "health",
-                                       "ready-file",
                                        "workers",
                                        "drain-timeout",
                                        "check",
                                        "explain",
-                                       "loop-unready-after",
-                                       "loop-dead-after",
-                                       "grpc-tls-cert",
-                                       "grpc-tls-key",
-                                       "grpc-tls-client-ca",
                                        "max-streams",
                                        "idle-timeout",
-                                       "grpc-tls-self-signed",
-                                       "leader-election"};
+                                       "loop-unready-after",
+                                       "loop-dead-after",
+                                       "grpc-tls-key",
+                                       "grpc-tls-cert",
+                                       "leader-election",
+                                       "grpc-tls-client-ca",
+                                       "grpc-tls-suites",
+                                       "max-connections",
+                                       "grpc-tls-self-signed"};
 
 static enum status add_argument(struct arguments *arguments, const char *prefix, struct str text,
                                 struct error *err) {

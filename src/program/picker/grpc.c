@@ -58,20 +58,44 @@ static enum status make_health(struct pick_grpc *self, struct worker *const *wor
 
 /* ---- services -------------------------------------------------------------------------------- */
 
-static enum status make_services(struct pick_grpc *self, const struct pick_settings *settings,
-                                 const struct process_threads *threads, struct error *err) {
-    struct pick_service_options service = {
-        .pools = self->pools,
+/* service.name is upstream's by default. */
+enum status pick_traces_open(const struct pick_settings *settings, struct arena *arena,
+                             struct otel_settings *traces, struct span_writer **out,
+                             struct error *err) {
+    if (!settings->tracing) {
+        return ST_OK;
+    }
+    enum status st = otel_settings_read(arena, "llm-d-epp", traces, err);
+    if (st == ST_OK && traces->exports) {
+        st = span_writer_new(&traces->collector, out, err);
+    }
+    return st == ST_OK ? ST_OK : error_prefix(err, "--tracing");
+}
+
+struct pick_workers_options pick_workers_options(const struct pick_settings *settings,
+                                                 struct pool_set *pools,
+                                                 const struct otel_settings *traces,
+                                                 struct span_writer *span_writer) {
+    return (struct pick_workers_options){
+        .pools = pools,
         .limits = {.max_body_size = settings->max_body_size,
                    .answer_timeout_ns = settings->answer_timeout_ns},
         .fairness_id_metric_label_limit = settings->fairness_id_metric_label_limit,
         .emits_scores = settings->emit_endpoint_scores,
-        .sampler = settings->tracing ? &self->traces.sampler : NULL,
-        .span_writer = self->span_writer,
-        .workers = threads->workers,
-        .n_workers = threads->n_workers,
+        .sampler = settings->tracing ? &traces->sampler : NULL,
+        .span_writer = span_writer,
     };
-    enum status st = pick_service_new(&service, &self->service, err);
+}
+
+static enum status make_services(struct pick_grpc *self, const struct pick_settings *settings,
+                                 const struct process_threads *threads, struct error *err) {
+    const struct pick_workers_options options =
+        pick_workers_options(settings, self->pools, &self->traces, self->span_writer);
+    enum status st = pick_workers_new(&options, &self->workers, err);
+    if (st == ST_OK) {
+        st = pick_service_new(self->workers, threads->workers, threads->n_workers, &self->service,
+                              err);
+    }
     if (st == ST_OK) {
         st = make_health(self, threads->workers, threads->n_workers, &self->health, err);
     }
@@ -81,19 +105,6 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
         pick_reflection_methods(self->methods + GRPC_HEALTH_METHODS + 1);
     }
     return st;
-}
-
-/* service.name is upstream's by default. */
-static enum status open_traces(struct pick_grpc *self, struct error *err) {
-    self->arena = arena_new(NULL, 0);
-    if (!self->arena) {
-        return error_no_memory(err, "traces");
-    }
-    enum status st = otel_settings_read(self->arena, "llm-d-epp", &self->traces, err);
-    if (st == ST_OK && self->traces.exports) {
-        st = span_writer_new(&self->traces.collector, &self->span_writer, err);
-    }
-    return st == ST_OK ? ST_OK : error_prefix(err, "--tracing");
 }
 
 /* Returns: --max-streams, or as many as half of --client-memory has space for, so that one
@@ -215,7 +226,12 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                   LOG_U64("max_streams", settings->max_streams),
                   LOG_U64("used", options.limits.max_streams));
     }
-    enum status st = settings->tracing ? open_traces(self, err) : ST_OK;
+    self->arena = settings->tracing ? arena_new(NULL, 0) : NULL;
+    if (settings->tracing && !self->arena) {
+        return error_no_memory(err, "traces");
+    }
+    enum status st =
+        pick_traces_open(settings, self->arena, &self->traces, &self->span_writer, err);
     if (st == ST_OK) {
         st = make_services(self, settings, threads, err);
     }
@@ -273,6 +289,7 @@ void pick_grpc_free(struct pick_grpc *self) {
     grpc_server_free(self->server);
     grpc_server_free(self->health_server);
     pick_service_free(self->service);
+    pick_workers_free(self->workers);
     span_writer_free(self->span_writer);
     grpc_health_free(self->health);
     grpc_health_free(self->own_health);

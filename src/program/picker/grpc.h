@@ -16,6 +16,7 @@ enum { PICK_GRPC_METHODS = GRPC_HEALTH_METHODS + 1 + PICK_REFLECTION_METHODS };
 
 struct pick_grpc {
     struct pool_set *pools;
+    struct pick_workers *workers; /* of the service */
     struct pick_service *service;
     struct grpc_health *health;
     struct grpc_health *own_health;  /* of health_server */
@@ -34,6 +35,16 @@ struct pick_grpc {
     struct net_budget health_budget;
 };
 
+/* With --tracing: reads where traces go, and makes the writer, if they are exported. Texts are in
+ * `arena`. Returns: an error with the flag. Owns: *out until span_writer_free. */
+enum status pick_traces_open(const struct pick_settings *settings, struct arena *arena,
+                             struct otel_settings *traces, struct span_writer **out,
+                             struct error *err) SLUICE_MUST_USE;
+/* Of the settings; `traces` are read with --tracing only, and stay as long as the workers. */
+struct pick_workers_options pick_workers_options(const struct pick_settings *settings,
+                                                 struct pool_set *pools,
+                                                 const struct otel_settings *traces,
+                                                 struct span_writer *span_writer);
 /* Of a connection, and of messages with what ext-proc adds to a body. */
 struct net_limits pick_net_limits(const struct pick_settings *settings);
 /* Makes the TLS context from the settings; `*out` is NULL without TLS. Returns: why the files can't

@@ -320,10 +320,9 @@ static void print_cluster(const struct pick_admin *admin, struct metric_text *te
 
 /* ---- durations ------------------------------------------------------------------------------- */
 
-void pick_times_read(const struct pick_service *service,
-                     struct metric_distribution out[N_PICK_TIMES]) {
-    const struct pick_stats *ledgers[PICK_MAX_STATS];
-    size_t n = pick_service_stats(service, ledgers);
+void pick_times_read(struct pick_workers *workers, struct metric_distribution out[N_PICK_TIMES]) {
+    const struct pick_stats *ledgers[PICK_MAX_WORKERS];
+    size_t n = pick_workers_stats(workers, ledgers);
     for (size_t phase = 0; phase < N_PICK_TIMES; phase++) {
         out[phase] = (struct metric_distribution){.count = 0};
         for (size_t i = 0; i < n; i++) {
@@ -332,9 +331,9 @@ void pick_times_read(const struct pick_service *service,
     }
 }
 
-static void print_pick_times(const struct pick_service *service, struct metric_text *text) {
+static void print_pick_times(struct pick_workers *workers, struct metric_text *text) {
     struct metric_distribution times[N_PICK_TIMES];
-    pick_times_read(service, times);
+    pick_times_read(workers, times);
     metric_family_begin(text, METRIC_FAMILY_PICK_TIME);
     for (size_t i = 0; i < N_PICK_TIMES; i++) {
         struct buf labels;
@@ -368,7 +367,7 @@ void pick_metrics_print(void *context, struct metric_text *text) {
         print_dns_column(text, names, n_names, &DNS_COLUMNS[i]);
     }
     print_cluster(admin, text);
-    print_pick_times(admin->service, text);
+    print_pick_times(admin->workers, text);
     pick_upstream_print(admin, &list, text);
     metric_text_end(text);
 }

@@ -202,7 +202,7 @@ static enum status open_pools(struct pick_process *self, struct error *err) {
 
 static enum status open_admin(struct pick_process *self, struct error *err) {
     struct pick_admin *admin = &self->admin;
-    admin->service = self->grpc.service;
+    admin->workers = self->grpc.workers;
     enum status st =
         pick_admin_init(admin, self->pools, &self->budget, self->process.threads.admin, err);
     if (st != ST_OK) {

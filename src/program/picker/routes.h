@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 
 #include "core/base/metric/text.h"
-#include "pick/ext_proc/service.h"
 #include "pick/pool/set.h"
+#include "pick/stream/stream.h"
 #include "program/picker/settings.h"
 #include "telemetry/admin/listener.h"
 #include "telemetry/admin/metrics_page.h"
@@ -29,7 +29,7 @@ struct pick_admin {
     struct pool_set_reader *pools; /* the admin worker's */
     struct worker_msg refresh_msg, log_msg;
     atomic_bool refresh_posted, log_posted;
-    const struct pick_service *service;
+    struct pick_workers *workers;
     struct dns_watch *dns;         /* NULL: not started */
     struct kube_source *cluster;   /* NULL: no --kube, or not started */
     struct kube_leader *leader;    /* NULL: no --leader-election, or not started */
@@ -51,7 +51,7 @@ struct pick_admin {
 };
 
 /* `worker` serves the pages and nothing else. `budget`: of the proxies. `self` is zeroed but for
- * `service`. Returns: ST_NO_MEMORY. Owns: pick_admin_free, also after a failure. */
+ * `workers`. Returns: ST_NO_MEMORY. Owns: pick_admin_free, also after a failure. */
 enum status pick_admin_init(struct pick_admin *self, struct pool_set *pools,
                             struct net_budget *budget, struct worker *worker,
                             struct error *err) SLUICE_MUST_USE;
@@ -103,8 +103,7 @@ double pick_seconds_since(uint64_t then_ns);
 /* /metrics; `context` is the struct pick_admin. */
 void pick_metrics_print(void *context, struct metric_text *text);
 /* Sums the pick duration histograms of all workers. */
-void pick_times_read(const struct pick_service *service,
-                     struct metric_distribution out[N_PICK_TIMES]);
+void pick_times_read(struct pick_workers *workers, struct metric_distribution out[N_PICK_TIMES]);
 
 /* ---- upstream_page.c ------------------------------------------------------------------------- */
 

@@ -70,7 +70,7 @@ static void add_all_counts(struct json_writer *json) {
 
 static void add_times(struct json_writer *json, const struct pick_admin *admin) {
     struct metric_distribution times[N_PICK_TIMES], scrape = {.count = 0};
-    pick_times_read(admin->service, times);
+    pick_times_read(admin->workers, times);
     json_write_open(json, "times", '{');
     for (size_t i = 0; i < N_PICK_TIMES; i++) {
         status_json_add_histogram(json, PICK_TIME_NAMES[i], &times[i]);

@@ -729,5 +729,5 @@ void pick_upstream_print(const struct pick_admin *admin, const struct pick_admin
     print_rollouts(&page);
     print_stale_endpoints(&page);
     print_evictions(&page);
-    upstream_requests_print(&page, admin->service);
+    upstream_requests_print(&page, admin->workers);
 }

@@ -16,6 +16,6 @@ struct upstream_page {
 /* Begins the labels of a series. */
 struct buf upstream_one_label(const struct upstream_page *page, const char *name, struct str value);
 /* Prints the families of requests: flow control, durations, and those by model. */
-void upstream_requests_print(const struct upstream_page *page, const struct pick_service *service);
+void upstream_requests_print(const struct upstream_page *page, struct pick_workers *workers);
 
 #endif

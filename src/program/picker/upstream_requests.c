@@ -641,9 +641,9 @@ static void print_rows(const struct upstream_page *page, struct rows *rows) {
     }
 }
 
-void upstream_requests_print(const struct upstream_page *page, const struct pick_service *service) {
-    const struct pick_stats *ledgers[PICK_MAX_STATS];
-    size_t n_ledgers = pick_service_stats(service, ledgers);
+void upstream_requests_print(const struct upstream_page *page, struct pick_workers *workers) {
+    const struct pick_stats *ledgers[PICK_MAX_WORKERS];
+    size_t n_ledgers = pick_workers_stats(workers, ledgers);
     struct rows rows = {NULL, 0};
     struct error err;
     if (pick_stats_sum_all(ledgers, n_ledgers, page->text->out->arena, &rows.items, &rows.n,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lib import echo, http1
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 from lib.load import Load
 from lib.server import ROOT
 
@@ -50,11 +50,11 @@ def echoes():
         yield started
 
 
-@pytest.fixture
-def start(tmp_path, echoes):
-    """start(config, …): a gateway in front of the three. It ends well, with nothing in flight."""
+@pytest.fixture(params=["full-duplex.yaml", IN_PROCESS])
+def start(request, tmp_path, echoes):
+    """start(…): a gateway in front of the three. It ends well, with nothing in flight."""
     with contextlib.ExitStack() as ending:
-        def begin(config="full-duplex.yaml", endpoints=None, more_of_pool="", fourth="", **more):
+        def begin(config=request.param, endpoints=None, more_of_pool="", fourth="", **more):
             gateway = Gateway(tmp_path, config, endpoints or [one.address for one in echoes],
                               change=lambda pool: pool.replace("endpoints:\n", "endpoints:\n" + fourth) + more_of_pool,
                               **more)

@@ -8,7 +8,7 @@ import yaml
 
 from lib.crowd import Gate, ask_all
 from lib.envoy import FOLDER
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 from lib.server import ROOT
 
 SIDECAR = os.path.join(ROOT, "deploy", "kubernetes", "envoy-sidecar", "envoy.yaml")
@@ -47,8 +47,9 @@ def test_envoy_cluster_limits_are_set(path):
                                                  "max_retries")) > N, cluster["name"]
 
 
-def test_envoy_3000_requests_at_once_are_all_picked(start, gate):
-    gateway = start("headers-only.yaml")
+@pytest.mark.parametrize("config", ["headers-only.yaml", IN_PROCESS])
+def test_envoy_3000_requests_at_once_are_all_picked(start, gate, config):
+    gateway = start(config)
     assert ask_all(gateway.address, N, gate.open) == {200: N}
     assert sum(gateway.picker.picks().values()) == N
     gateway.stop()

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from lib import echo, http1
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 
 OBJECTIVE = "x-gateway-inference-objective"
 PATH = "/v2/models/digits/infer"
@@ -34,7 +34,7 @@ def trusted(text):
     return re.sub(r" *- {remove: x-[a-z-]*-inference-objective}\n", "", text)
 
 
-@pytest.fixture(params=["full-duplex.yaml", "buffered.yaml"])
+@pytest.fixture(params=["full-duplex.yaml", "buffered.yaml", IN_PROCESS])
 def gateway(request, tmp_path):
     with contextlib.ExitStack() as ending:
         echoes = ending.enter_context(echo.three())

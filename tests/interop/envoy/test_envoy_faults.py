@@ -5,13 +5,13 @@ import contextlib
 import pytest
 
 from lib import echo
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 from lib.load import Load
 
 pytestmark = pytest.mark.plain
 
 OPEN = ("headers-only.yaml", "model-in-body.yaml", "buffered.yaml", "override-host.yaml")
-CLOSED = ("headers-only-closed.yaml", "metadata.yaml", "full-duplex.yaml")
+CLOSED = ("headers-only-closed.yaml", "metadata.yaml", "full-duplex.yaml", IN_PROCESS)
 BODY = b'{"model": "digits"}'
 HEADERS = 'sluice_pick_responses_total{headers="%s"}'
 
@@ -217,7 +217,7 @@ def test_envoy_fail_open_serves_without_picker(start, config):
         assert gateway.envoy.counter("cluster.any.upstream_rq_total") >= 100 - 8
 
 
-@pytest.mark.parametrize("config", CLOSED)
+@pytest.mark.parametrize("config", CLOSED[:-1])
 def test_envoy_fail_closed_errors_without_picker(start, config):
     """Errors while it is away, and none once it is back. Which, is Envoy's in full duplex."""
     error = 500 if config == "full-duplex.yaml" else 503
@@ -246,7 +246,7 @@ def test_envoy_fail_open_ignores_client_destination(start, config):
 
 # ---- Envoy ---------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("config", [*OPEN, *CLOSED])
+@pytest.mark.parametrize("config", [*OPEN, *CLOSED[:-1]])
 def test_envoy_exit_ends_picker_streams(start, config):
     """Killed with requests in flight: their streams end at the picker, and the next Envoy is served."""
     gateway = start(config)

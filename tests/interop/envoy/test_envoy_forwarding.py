@@ -15,13 +15,13 @@ from tritonclient.grpc import service_pb2 as proto
 from tritonclient.utils import InferenceServerException
 
 from lib import echo, http1, metrics
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 from lib.repository import Identity
 from lib.server import Server
 
 OPEN = ("headers-only.yaml", "model-in-body.yaml", "buffered.yaml")
-CLOSED = ("headers-only-closed.yaml", "metadata.yaml", "full-duplex.yaml")
-SEE_BODIES = ("model-in-body.yaml", "buffered.yaml", "full-duplex.yaml")
+CLOSED = ("headers-only-closed.yaml", "metadata.yaml", "full-duplex.yaml", IN_PROCESS)
+SEE_BODIES = ("model-in-body.yaml", "buffered.yaml", "full-duplex.yaml", IN_PROCESS)
 SECOND_CHOICE = "override-host.yaml"  # of one protocol only: its members have one port each
 EVERY = (*OPEN, *CLOSED, SECOND_CHOICE)
 MODEL = Identity("digits", [("FP32", [-1])])

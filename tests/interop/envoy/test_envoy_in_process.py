@@ -14,7 +14,7 @@ from lib import echo, http1
 from lib.envoy import LISTENER, SERVERS, Envoy, deployed, patient, places_of
 from lib.gateway import Gateway
 
-pytestmark = pytest.mark.plain
+pytestmark = pytest.mark.programs
 
 POST = b"/v1/completions"
 BODY = b'{"model": "digits", "prompt": "a"}'

@@ -12,12 +12,12 @@ from tritonclient.grpc import service_pb2 as proto
 
 from lib import echo, h2, http1
 from lib.certificates import Identity
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 from lib.load import Load
 
 BODY = b'{"model": "digits", "prompt": "a"}'
 MODES = ("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "GRPC", "FULL_DUPLEX_STREAMED")
-SEE_BODIES = ("model-in-body.yaml", "buffered.yaml", "full-duplex.yaml")
+SEE_BODIES = ("model-in-body.yaml", "buffered.yaml", "full-duplex.yaml", IN_PROCESS)
 
 
 @pytest.fixture(scope="module")

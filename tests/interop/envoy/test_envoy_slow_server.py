@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 from lib.load import Load
 from lib.repository import Identity
 from lib.server import Server
@@ -53,7 +53,7 @@ def share_of_slow(tmp_path, servers):
     return send
 
 
-@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml"])
+@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml", IN_PROCESS])
 def test_default_profile_avoids_slow_server(share_of_slow, config):
     assert share_of_slow(config, 300) < 1 / 6
 

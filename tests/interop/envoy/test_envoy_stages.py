@@ -3,17 +3,18 @@ Each server says which headers it got: those that name the other servers are the
 import collections
 import contextlib
 import json
+import re
 
 import pytest
 
 from lib import echo
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 
 ROLES = {"decode": 3, "prefill": 3, "encode": 2}
 SERVER_HEADERS = {"prefill": "x-prefiller-host-port", "encode": "x-encoder-hosts-ports"}
 OTHERS = ("x-data-parallel-host-port", "x-kv-cache-source-host-port")
 FORGED = [arg for name in (*SERVER_HEADERS.values(), *OTHERS) for arg in ("-H", f"{name}: 203.0.113.1:1")]
-CONFIGS = ("full-duplex.yaml", "buffered.yaml")
+CONFIGS = ("full-duplex.yaml", "buffered.yaml", IN_PROCESS)
 PROFILE = """
 profile:
   plugins:
@@ -39,7 +40,7 @@ HINT = """                  - name: envoy.filters.http.set_metadata
                         - metadata_namespace: envoy.lb.subset_hint
                           value: {x-gateway-destination-endpoint-subset: %s}
 """
-FIRST_FILTER = "                  - name: envoy.filters.http.ext_proc\n"
+FIRST_FILTER = re.compile(r"^ +- name: (envoy\.filters\.http\.ext_proc|sluice)\n", re.M)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +66,8 @@ def gateway(request, tmp_path, servers):
 
     def start(pool=pool_of(servers), n_ready=8, hinted=False):
         def more(text):
-            assert FIRST_FILTER in text
-            return text.replace(FIRST_FILTER, HINT % json.dumps(allowed) + FIRST_FILTER) if hinted else text
+            assert FIRST_FILTER.search(text)
+            return FIRST_FILTER.sub(lambda found: HINT % json.dumps(allowed) + found[0], text) if hinted else text
         started = Gateway(tmp_path, request.param, decoders, change=lambda _: pool, more=more, n_ready=n_ready)
         ending.callback(started.kill)
         return started

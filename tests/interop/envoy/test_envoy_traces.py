@@ -6,13 +6,13 @@ import re
 import pytest
 
 from lib import echo, http1, otlp
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
-@pytest.mark.parametrize("config", ["headers-only.yaml", "buffered.yaml", "full-duplex.yaml"])
+@pytest.mark.parametrize("config", ["headers-only.yaml", "buffered.yaml", "full-duplex.yaml", IN_PROCESS])
 def test_envoy_servers_continue_the_trace(tmp_path, monkeypatch, config):
     body = json.dumps({"model": "m", "prompt": "hello"}).encode()
     with otlp.GrpcCollector() as collector, echo.three() as servers:

@@ -1,6 +1,6 @@
 /* The spans of a recorded trace are collected in an arena of their own, which is passed on with
  * them. Out of memory the trace is dropped, and counted. */
-#include "pick/ext_proc/stream_trace.h"
+#include "pick/stream/stream_trace.h"
 
 #include <string.h>
 

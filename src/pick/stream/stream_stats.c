@@ -1,6 +1,6 @@
 /* A request is counted in the row that it had when it was picked for, whatever becomes of its name
  * later: so the ends of requests are counted where their beginnings are. */
-#include "pick/ext_proc/stream_stats.h"
+#include "pick/stream/stream_stats.h"
 
 #include "core/event/clock.h"
 

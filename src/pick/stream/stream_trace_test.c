@@ -1,5 +1,5 @@
 /* Traces of streams: how many may be open, and which traceparent goes on. */
-#include "pick/ext_proc/stream_trace.h"
+#include "pick/stream/stream_trace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,5 +66,5 @@ int main(void) {
         cmocka_unit_test(stream_trace_over_most_open_is_dropped),
         cmocka_unit_test(stream_trace_without_writer_passes_context_on),
     };
-    return cmocka_run_group_tests_name("pick/ext_proc/stream_trace", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/stream/stream_trace", tests, NULL, NULL);
 }

@@ -10,13 +10,13 @@
  *
  * The last one is the parent of the server's own spans.
  *
- * Thread: the worker's. Internal to pick/ext_proc. */
-#ifndef SLUICE_PICK_EXT_PROC_STREAM_TRACE_H
-#define SLUICE_PICK_EXT_PROC_STREAM_TRACE_H
+ * Thread: the worker's. Internal to pick/stream. */
+#ifndef SLUICE_PICK_STREAM_STREAM_TRACE_H
+#define SLUICE_PICK_STREAM_STREAM_TRACE_H
 
 #include "core/base/random.h"
-#include "pick/ext_proc/stream_stats.h"
 #include "pick/session/session.h"
+#include "pick/stream/stream_stats.h"
 #include "telemetry/trace/otel.h"
 #include "telemetry/trace/span_writer.h"
 

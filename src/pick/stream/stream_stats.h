@@ -2,9 +2,9 @@
  * in the queue to its end. Names that clients choose become labels as far as there is place
  * (pick/session/label_names.h).
  *
- * Thread: the worker's. Internal to pick/ext_proc. */
-#ifndef SLUICE_PICK_EXT_PROC_STREAM_STATS_H
-#define SLUICE_PICK_EXT_PROC_STREAM_STATS_H
+ * Thread: the worker's. Internal to pick/stream. */
+#ifndef SLUICE_PICK_STREAM_STREAM_STATS_H
+#define SLUICE_PICK_STREAM_STREAM_STATS_H
 
 #include "codec/prompt/usage_scan.h"
 #include "pick/session/label_names.h"
