@@ -18,6 +18,8 @@ struct options {
     int execute_timeout_s; /* 0: none */
     int finalize_timeout_s;
     uint64_t memory_limit_mb; /* 0: none */
+    char *env_cache;          /* NULL: the user's */
+    uint64_t env_max_mb;
 };
 
 /* Returns: SLUICE_INVALID_ARGUMENT with a text that names the parameter; SLUICE_NO_MEMORY. Owns: on

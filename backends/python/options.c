@@ -61,6 +61,12 @@ static sluice_status param_read(struct options *options, const sluice_param *par
     if (strcmp(param->name, "finalize_timeout_s") == 0) {
         return seconds_read(param, 0, &options->finalize_timeout_s, error);
     }
+    if (strcmp(param->name, "env_cache") == 0) {
+        return text_read(param, &options->env_cache, error);
+    }
+    if (strcmp(param->name, "env_max_mb") == 0) {
+        return number_read(param, 1, MAX_MB, &options->env_max_mb, error);
+    }
     if (strcmp(param->name, "memory_limit_mb") == 0) {
         return number_read(param, 0, MAX_MB, &options->memory_limit_mb, error);
     }
@@ -69,7 +75,8 @@ static sluice_status param_read(struct options *options, const sluice_param *par
 
 sluice_status options_init(struct options *options, const sluice_model_args *args,
                            sluice_error *error) {
-    *options = (struct options){.start_timeout_s = 120, .finalize_timeout_s = 30};
+    *options =
+        (struct options){.start_timeout_s = 120, .finalize_timeout_s = 30, .env_max_mb = 16384};
     for (size_t i = 0; i < args->n_params; i++) {
         sluice_status status = param_read(options, &args->params[i], error);
         if (status != SLUICE_OK) {
@@ -84,5 +91,6 @@ void options_fini(struct options *options) {
     free(options->of_model);
     free(options->of_env);
     free(options->of_server);
+    free(options->env_cache);
     *options = (struct options){0};
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/text.h"
+#include "python/environment.h"
 
 extern char **environ;
 
@@ -99,6 +100,29 @@ static int find_own_environment(char out[PATH_MAX]) {
     return wrote > 0 && wrote < PATH_MAX && is_program(out);
 }
 
+/* A packed environment. */
+static sluice_status find_packed(const struct python_choice *choice, const char *path,
+                                 struct python *python, sluice_error *error) {
+    char environment[PATH_MAX];
+    sluice_error why;
+    sluice_status status = environment_unpack(path, choice->cache, choice->max_bytes, environment,
+                                              sizeof(environment), &python->environment, &why);
+    if (status != SLUICE_OK) {
+        return error_set(error, status, "%s: %.480s", python->origin, why.text);
+    }
+    if (!resolve(environment, "", python->path)) {
+        return error_set(error, SLUICE_INVALID_ARGUMENT, "%s: %.300s: it has no bin/python3",
+                         python->origin, path);
+    }
+    return SLUICE_OK;
+}
+
+void python_fini(struct python *python) {
+    if (python->environment >= 0) {
+        close(python->environment);
+    }
+}
+
 sluice_status python_find(const struct python_choice *choice, const char *directory,
                           struct python *python, sluice_error *error) {
     const struct {
@@ -109,23 +133,25 @@ sluice_status python_find(const struct python_choice *choice, const char *direct
         {choice->of_server, "--python"},
         {getenv("VIRTUAL_ENV"), "$VIRTUAL_ENV"},
     };
+    char path[PATH_MAX];
+    python->environment = -1;
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         const char *value = sources[i].value;
         if (!value || !value[0]) {
             continue;
         }
         python->origin = sources[i].origin;
+        if (value == choice->of_env && environment_is_packed(value) &&
+            expand(value, directory, path) && !is_directory(path)) {
+            return find_packed(choice, path, python, error);
+        }
         if (resolve(value, directory, python->path)) {
             return SLUICE_OK;
         }
-        size_t n = strlen(value);
-        int packed = n > 7 && strcmp(value + n - 7, ".tar.gz") == 0;
-        return error_set(
-            error, SLUICE_INVALID_ARGUMENT,
-            packed ? "%s: %.300s is a packed environment: unpack it, and name the directory"
-                   : "%s: expected a Python interpreter, or a directory that has bin/python3, got "
-                     "%.300s",
-            python->origin, value);
+        return error_set(error, SLUICE_INVALID_ARGUMENT,
+                         "%s: expected a Python interpreter, or a directory that has bin/python3, "
+                         "got %.300s",
+                         python->origin, value);
     }
     python->origin = "the environment of sluice";
     if (find_own_environment(python->path)) {

@@ -15,19 +15,25 @@ struct python_choice {
     const char *of_model;  /* parameter `python` */
     const char *of_env;    /* parameter EXECUTION_ENV_PATH */
     const char *of_server; /* --python */
+    const char *cache;     /* of packed environments; NULL: the user's */
+    uint64_t max_bytes;    /* of one, unpacked */
 };
 
 struct python {
     char path[PATH_MAX];
     const char *origin; /* "parameter python", for messages */
+    int environment;    /* the lock of a packed one; -1: none */
 };
 
 /* Finds the interpreter: a program, a virtual environment or another directory that has
- * bin/python3; a name without a slash is looked up in PATH. `directory`: the model's, which
- * $$TRITON_MODEL_DIRECTORY stands for. Returns: SLUICE_INVALID_ARGUMENT when the first one that is
+ * bin/python3; a name without a slash is looked up in PATH. A packed environment is unpacked, which
+ * may take minutes. `directory`: the model's, which $$TRITON_MODEL_DIRECTORY stands for. Owns: the
+ * caller calls python_fini in any case. Returns: SLUICE_INVALID_ARGUMENT when the first one that is
  * set does not lead to a program. */
 sluice_status python_find(const struct python_choice *choice, const char *directory,
                           struct python *python, sluice_error *error);
+
+void python_fini(struct python *python);
 
 struct process {
     pid_t pid;  /* 0: none */

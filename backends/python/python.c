@@ -16,6 +16,7 @@ static const sluice_host *the_host;
 
 static void model_close(sluice_model *model) {
     options_fini(&model->options);
+    python_fini(&model->python);
     metrics_fini(&model->metrics);
     description_fini(&model->description);
     free(model->name);
@@ -44,6 +45,7 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
         return error_no_memory(error, "the model");
     }
     opened->host = the_host;
+    opened->python.environment = -1;
     metrics_init(&opened->metrics, the_host);
     opened->version = args->version;
     opened->n_threads = args->n_threads;
@@ -59,7 +61,9 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
     if (status == SLUICE_OK) {
         const struct python_choice choice = {.of_model = opened->options.of_model,
                                              .of_env = opened->options.of_env,
-                                             .of_server = opened->options.of_server};
+                                             .of_server = opened->options.of_server,
+                                             .cache = opened->options.env_cache,
+                                             .max_bytes = opened->options.env_max_mb << 20};
         status = python_find(&choice, opened->directory, &opened->python, error);
     }
     if (status != SLUICE_OK) {
