@@ -36,6 +36,7 @@
  * member past that size. Changes, newest first:
  *
  *   1  2026-11  SLUICE_ALREADY_EXISTS
+ *   1  2026-11  sluice_model_args.calls with sluice_calls: models that call models
  *   1  2026-11  sluice_backend.model_configured with sluice_model_config, model_is_ready;
  *                sluice_request.sequence_id and the members after it;
  *                sluice_model_args.from_request,
@@ -141,6 +142,9 @@ typedef struct sluice_model_args {
      * that has model_configured, else NULL. Later addition. */
     const char *config_json;
     size_t config_json_bytes;
+    /* How the model calls other models of this server; valid until model_close. NULL: it cannot.
+     * Later addition. */
+    const struct sluice_calls *calls;
 } sluice_model_args;
 
 /* One input or output, as defined in the model. */
@@ -379,6 +383,112 @@ typedef struct sluice_host {
     /* The value of a counter or gauge. */
     sluice_status (*metric_value)(sluice_metric *metric, double *value, sluice_error *error);
 } sluice_host;
+
+/* ---- calls of other models ------------------------------------------------------------------- */
+
+/* A model may have the server run another one, load it, or unload it: sluice_model_args.calls. A
+ * call takes the same way as a request of a client: it is checked, queued, batched, counted and
+ * traced. None of these functions blocks. */
+
+typedef struct sluice_call sluice_call; /* defined by the host */
+
+/* A response to a call, until sluice_calls.release. */
+typedef struct sluice_call_response {
+    size_t size;
+    sluice_status status; /* not SLUICE_OK: there are no outputs, and it is the last response */
+    const char *error;    /* a sentence, if status is not SLUICE_OK */
+    const sluice_input *outputs; /* as inputs of a request; `index` into the model's outputs */
+    size_t n_outputs;            /* may be 0 in the last response of a decoupled model */
+    const sluice_param *params;
+    size_t n_params;
+    int32_t final; /* 1: the last */
+    void *backend; /* for any use of the backend, such as a list of responses */
+} sluice_call_response;
+
+/* A call. Borrowed until `start` returns, but for the inputs' bytes. */
+typedef struct sluice_call_args {
+    size_t size;
+    /* The request for which the model is called: the call has at most its deadline, counts in the
+     * memory of its client, is a part of its trace, and is cancelled with it, and when it gets its
+     * final response. NULL: none. */
+    const sluice_request *parent;
+    const char *model;
+    const char *version; /* decimal digits; "": the highest that is ready */
+    const char *id;      /* "": none */
+    /* With the batch dimension where the model batches; `index` is ignored, the name counts. The
+     * bytes must stay valid and unchanged until `ended`. */
+    const sluice_input *inputs;
+    size_t n_inputs;
+    const char *const *wanted; /* names of outputs; none: all */
+    size_t n_wanted;
+    const sluice_param *params;
+    size_t n_params;
+    uint64_t sequence_id;      /* as in sluice_request */
+    const char *sequence_name; /* "": none, or a number */
+    uint32_t sequence_flags;
+    uint64_t priority;   /* 0: the model's default */
+    uint64_t timeout_us; /* from now on; 0: none but the parent's */
+    /* 0: a decoupled model is refused, as one response is expected; `why` then completes the
+     * sentence "model NAME is decoupled: it gives any number of answers, and …". */
+    int32_t takes_many;
+    const char *why;
+    /* Called for each response in the model's order, once with `final`. The backend calls `release`
+     * for each. Must not block. Thread: one that serves connections. */
+    void (*respond)(void *user, sluice_call_response *response);
+    /* Called once, when all responses are released: the inputs' bytes are not used any more. Must
+     * not block. Thread: as respond. */
+    void (*ended)(void *user);
+    void *user;
+} sluice_call_args;
+
+typedef enum sluice_model_action {
+    SLUICE_MODEL_LOAD = 1,
+    SLUICE_MODEL_UNLOAD = 2
+} sluice_model_action;
+
+typedef struct sluice_model_file {
+    const char *path; /* "1/model.onnx" */
+    const void *data;
+    size_t n_bytes;
+} sluice_model_file;
+
+/* A model to be loaded or unloaded, as by a client's request. Borrowed until `change` returns. */
+typedef struct sluice_model_change {
+    size_t size;
+    sluice_model_action action;
+    const char *model;
+    const char *config;             /* load: JSON in place of config.pbtxt; NULL: none */
+    const sluice_model_file *files; /* load with `config`: in place of the model's directory */
+    size_t n_files;
+    int32_t unload_dependents;
+    /* Called once; SLUICE_OK: it is loaded, or not found any more. Must not block. Thread: one that
+     * serves connections. */
+    void (*done)(void *user, sluice_status status, const char *error);
+    void *user;
+} sluice_model_change;
+
+typedef struct sluice_calls {
+    size_t size;
+    /* Starts a call. Returns: on failure, a status, with `error` filled, and neither `respond` nor
+     * `ended` is called. Owns: *call, until unref, also after its last response. Thread: any; with
+     * a parent, one that sends no final response to it meanwhile. */
+    sluice_status (*start)(const struct sluice_calls *calls, const sluice_call_args *args,
+                           sluice_call **call, sluice_error *error);
+    /* Cancels it: a last response still comes, which may be one without an error. Idempotent.
+     * Thread: any. */
+    void (*cancel)(sluice_call *call);
+    void (*unref)(sluice_call *call);
+    /* Returns the outputs' bytes to their model, which is slowed until then. Once for each
+     * response.
+     * Thread: any. */
+    void (*release)(sluice_call_response *response);
+    /* Returns: 1 if the model, or that version of it, answers requests; `version` as in a call.
+     * Thread: any but one that serves connections. */
+    int (*is_ready)(const struct sluice_calls *calls, const char *model, const char *version);
+    /* Returns: on failure, a status, with `error` filled, and `done` is not called. Thread: any. */
+    sluice_status (*change)(const struct sluice_calls *calls, const sluice_model_change *change,
+                            sluice_error *error);
+} sluice_calls;
 
 /* ---- backend functions ---------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include "program/model_server/listeners.h"
 #include "program/model_server/load_progress.h"
 #include "program/process/memory_share.h"
+#include "serve/inference/model_call.h"
 
 struct serve_process {
     const struct serve_settings *settings;
@@ -20,7 +21,10 @@ struct serve_process {
     atomic_bool loaded;
     struct worker_msg loaded_msg;
     struct serve_listeners listeners;
+    struct model_calls calls;
     struct load_progress progress;
+    void (*stopped)(void *user);
+    void *stopped_user;
     struct error failure; /* why the process ends by itself; ST_OK: it does not */
 };
 
@@ -94,8 +98,8 @@ static void health_changed(void *user) {
 /* ---- callbacks of the process --------------------------------------------------------------- */
 
 static uint64_t in_flight(void *user) {
-    const struct serve_process *self = user;
-    return serve_listeners_in_flight(&self->listeners);
+    struct serve_process *self = user;
+    return serve_listeners_in_flight(&self->listeners) + model_calls_count(&self->calls);
 }
 
 static void log_state(void *user) {
@@ -125,6 +129,7 @@ static void shrink_cache(void *user) {
 static void drain_listeners(void *user) {
     struct serve_process *self = user;
     repository_drain(self->repository);
+    model_calls_drain(&self->calls);
     serve_listeners_drain(&self->listeners);
 }
 
@@ -134,10 +139,18 @@ static bool can_stop(void *user) {
     return atomic_load(&self->loaded) && !repository_is_busy(self->repository);
 }
 
+/* The requests of clients have ended; calls of models that were cancelled with them may not. */
+static void on_listeners_stopped(void *user) {
+    struct serve_process *self = user;
+    model_calls_stop(&self->calls, self->process.threads.main, self->stopped, self->stopped_user);
+}
+
 static void stop_listeners(void *user, void (*stopped)(void *), void *stopped_user) {
     struct serve_process *self = user;
+    self->stopped = stopped;
+    self->stopped_user = stopped_user;
     load_progress_stop(&self->progress);
-    serve_listeners_stop(&self->listeners, stopped, stopped_user);
+    serve_listeners_stop(&self->listeners, on_listeners_stopped, self);
 }
 
 static void unlink_sockets(void *user) {
@@ -159,6 +172,17 @@ static const struct process_handlers handlers = {
 
 /* ---- open and close ------------------------------------------------------- */
 
+static enum status open_calls(struct serve_process *self, struct error *err) {
+    const struct model_calls_options options = {
+        .services = {.repository = self->repository,
+                     .helpers = self->listeners.services.helpers,
+                     .tracer = self->listeners.services.tracer},
+        .budget = &self->listeners.budget,
+        .workers = self->process.threads.workers,
+        .n_workers = self->process.threads.n_workers};
+    return model_calls_open(&self->calls, &options, err);
+}
+
 static enum status start_server(struct serve_process *self, const struct repository_options *models,
                                 struct error *err) {
     struct repository_options options = *models;
@@ -173,9 +197,11 @@ static enum status start_server(struct serve_process *self, const struct reposit
     options.on_state_changed_user = self;
     options.on_scanned = on_models_found;
     options.on_scanned_user = self;
+    options.calls = &self->calls.table;
     if (repository_new(&options, &self->repository, err) != ST_OK ||
         serve_listeners_open(&self->listeners, self->settings, self->repository,
-                             &self->process.threads, err) != ST_OK) {
+                             &self->process.threads, err) != ST_OK ||
+        open_calls(self, err) != ST_OK) {
         return err->status;
     }
     /* Only now: the addresses are bound, so that the file is not of another running server. */
@@ -189,6 +215,7 @@ static enum status start_server(struct serve_process *self, const struct reposit
 }
 
 static void free_parts(struct serve_process *self) {
+    model_calls_close(&self->calls);
     serve_listeners_stop_threads(&self->listeners);
     process_join(&self->process);
     if (self->repository) {
@@ -199,6 +226,7 @@ static void free_parts(struct serve_process *self) {
     if (self->repository) {
         repository_free(self->repository);
     }
+    model_calls_fini(&self->calls);
 }
 
 enum status serve_process_run(const struct serve_settings *settings,
@@ -214,6 +242,7 @@ enum status serve_process_run(const struct serve_settings *settings,
         .loaded_msg = {.run = on_loaded},
     };
     bool failed = false;
+    model_calls_init(&self.calls);
     enum status st = start_server(&self, models, err);
     if (st == ST_OK) {
         memory_share_log("client memory", &settings->client_memory, &settings->memory_limit);

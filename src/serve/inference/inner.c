@@ -249,7 +249,9 @@ enum status inner_inference_new(const struct inner_options *options, struct inne
                          "each other",
                          quote_name(options->model, name), INNER_MAX_DEPTH);
     }
-    if (parent && parent->state != INFERENCE_RUNNING) { /* its request may not be decoded */
+    /* Its request may not be decoded. Its worker alone may look; on another thread the start
+     * does. */
+    if (parent && worker_is_current(parent->call.worker) && parent->state != INFERENCE_RUNNING) {
         char name[QUOTED_NAME_BYTES];
         return error_set(err, ST_NOT_READY,
                          "model %s is called for a request that is not with a model",
@@ -268,6 +270,7 @@ enum status inner_inference_new(const struct inner_options *options, struct inne
     inference_init(&self->base, &inner_ops, parent ? parent->call.worker : options->worker,
                    options->services->helpers, parent ? parent->account : options->account);
     self->base.arena = arena;
+    self->base.carries_one = options->carries_one;
     self->base.call.request = &self->request;
     if (!fill_request(self)) {
         arena_free(arena);

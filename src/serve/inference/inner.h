@@ -83,9 +83,11 @@ struct inner_options {
     size_t n_inputs;
     const struct infer_requested_output *wanted; /* none: all outputs of the model */
     size_t n_wanted;
-    bool params_are_opaque; /* as in struct infer_request */
-    uint64_t priority;      /* a level of the model, 1 is the highest; 0: the model's default */
-    uint64_t deadline_ns;   /* on the monotonic clock (clock_now_ns); 0: none but the parent's */
+    bool params_are_opaque;  /* as in struct infer_request */
+    const char *carries_one; /* NULL: a decoupled model's responses are all given; else as the
+                                member of struct inference */
+    uint64_t priority;       /* a level of the model, 1 is the highest; 0: the model's default */
+    uint64_t deadline_ns;    /* on the monotonic clock (clock_now_ns); 0: none but the parent's */
     /* Of what it is a part of; zeroed: none. Inside of a parent that is traced it is traced, too,
      * and this is not used. */
     struct trace_context trace;
@@ -100,7 +102,8 @@ struct inner_options {
 };
 
 /* Makes an inference that is not started. Returns: ST_NO_MEMORY; ST_UNSUPPORTED inside of
- * INNER_MAX_DEPTH others; ST_NOT_READY inside of one that is not in the scheduler. Owns: *out until
+ * INNER_MAX_DEPTH others; ST_NOT_READY, on the parent's worker, inside of one that is not in the
+ * scheduler. Owns: *out until
  * inner_inference_unref. Thread: any; the parent does not end meanwhile. */
 enum status inner_inference_new(const struct inner_options *options, struct inner_inference **out,
                                 struct error *err) SLUICE_MUST_USE;

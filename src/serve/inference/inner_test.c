@@ -709,9 +709,10 @@ static void inner_end_of_parent_cancels_child(void **state) {
     close_server();
 }
 
-/* Inside of test.got[0]. */
-static void assert_none_is_made(void) {
+/* Inside of test.got[0]. Thread: the worker's. */
+static void make_none(void *arg) {
     struct error err;
+    (void)arg;
     struct inner_inference *none = NULL;
     struct inner_options options = options_of(&test.got[N_CALLS - 1], "n");
     options.worker = NULL;
@@ -720,6 +721,10 @@ static void assert_none_is_made(void) {
     assert_int_equal(inner_inference_new(&options, &none, &err), ST_NOT_READY);
     assert_string_equal(err.text, "model \"n\" is called for a request that is not with a model");
     assert_null(none);
+}
+
+static void assert_none_is_made(void) {
+    worker_call(test.worker, make_none, NULL);
 }
 
 /* Before it is submitted its request may not be known; one that is refused ends at once. */

@@ -175,6 +175,7 @@ struct repository {
     void *on_version_opened_user;
     enum status (*print_config)(struct arena *arena, const struct model_config *config,
                                 struct str *out, struct error *err);
+    const struct sluice_calls *calls;
     enum status (*on_scanned)(void *user, struct error *err);
     void *on_scanned_user;
     void (*on_state_changed)(void *user);

@@ -73,6 +73,7 @@ static enum status load_version(struct repository *repository, struct model *mod
         .slow_reader_timeout_ns = repository->slow_reader_timeout_ns,
         .is_complete = repository->config_rules.must_be_complete,
         .print_config = repository->print_config,
+        .calls = repository->calls,
         .from_request = model->override_config.ptr != NULL,
         .usable_cpus = repository->cpus.usable,
         .host_policies = repository->host_policies,

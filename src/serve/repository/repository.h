@@ -122,6 +122,9 @@ struct repository_options {
      * a loading thread. */
     enum status (*print_config)(struct arena *arena, const struct model_config *config,
                                 struct str *out, struct error *err);
+    /* With which models call models (serve/inference/model_call.h); outlives the repository. NULL:
+     * they cannot. */
+    const struct sluice_calls *calls;
 };
 
 /* Makes a repository without models; no file is read. `path_params` must stay valid. Returns:

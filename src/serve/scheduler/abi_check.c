@@ -20,7 +20,7 @@ _Static_assert(offsetof(sluice_param, number) == 40, "sluice_param.number");
 _Static_assert(offsetof(sluice_param, string) == 48, "sluice_param.string");
 _Static_assert(offsetof(sluice_param, string_bytes) == 56, "sluice_param.string_bytes");
 
-_Static_assert(sizeof(sluice_model_args) == 120, "sluice_model_args");
+_Static_assert(sizeof(sluice_model_args) == 128, "sluice_model_args");
 _Static_assert(offsetof(sluice_model_args, size) == 0, "sluice_model_args.size");
 _Static_assert(offsetof(sluice_model_args, name) == 8, "sluice_model_args.name");
 _Static_assert(offsetof(sluice_model_args, version) == 16, "sluice_model_args.version");
@@ -42,6 +42,7 @@ _Static_assert(offsetof(sluice_model_args, is_complete) == 100, "sluice_model_ar
 _Static_assert(offsetof(sluice_model_args, config_json) == 104, "sluice_model_args.config_json");
 _Static_assert(offsetof(sluice_model_args, config_json_bytes) == 112,
                "sluice_model_args.config_json_bytes");
+_Static_assert(offsetof(sluice_model_args, calls) == 120, "sluice_model_args.calls");
 
 _Static_assert(sizeof(sluice_tensor_info) == 48, "sluice_tensor_info");
 _Static_assert(offsetof(sluice_tensor_info, name) == 0, "sluice_tensor_info.name");
@@ -170,3 +171,64 @@ _Static_assert(sizeof(sluice_status) == 4, "sluice_status");
 _Static_assert(sizeof(sluice_datatype) == 4, "sluice_datatype");
 _Static_assert(sizeof(sluice_log_level) == 4, "sluice_log_level");
 _Static_assert(sizeof(sluice_param_kind) == 4, "sluice_param_kind");
+
+_Static_assert(sizeof(sluice_call_response) == 72, "sluice_call_response");
+_Static_assert(offsetof(sluice_call_response, size) == 0, "sluice_call_response.size");
+_Static_assert(offsetof(sluice_call_response, status) == 8, "sluice_call_response.status");
+_Static_assert(offsetof(sluice_call_response, error) == 16, "sluice_call_response.error");
+_Static_assert(offsetof(sluice_call_response, outputs) == 24, "sluice_call_response.outputs");
+_Static_assert(offsetof(sluice_call_response, n_outputs) == 32, "sluice_call_response.n_outputs");
+_Static_assert(offsetof(sluice_call_response, params) == 40, "sluice_call_response.params");
+_Static_assert(offsetof(sluice_call_response, n_params) == 48, "sluice_call_response.n_params");
+_Static_assert(offsetof(sluice_call_response, final) == 56, "sluice_call_response.final");
+_Static_assert(offsetof(sluice_call_response, backend) == 64, "sluice_call_response.backend");
+
+_Static_assert(sizeof(sluice_call_args) == 168, "sluice_call_args");
+_Static_assert(offsetof(sluice_call_args, size) == 0, "sluice_call_args.size");
+_Static_assert(offsetof(sluice_call_args, parent) == 8, "sluice_call_args.parent");
+_Static_assert(offsetof(sluice_call_args, model) == 16, "sluice_call_args.model");
+_Static_assert(offsetof(sluice_call_args, version) == 24, "sluice_call_args.version");
+_Static_assert(offsetof(sluice_call_args, id) == 32, "sluice_call_args.id");
+_Static_assert(offsetof(sluice_call_args, inputs) == 40, "sluice_call_args.inputs");
+_Static_assert(offsetof(sluice_call_args, n_inputs) == 48, "sluice_call_args.n_inputs");
+_Static_assert(offsetof(sluice_call_args, wanted) == 56, "sluice_call_args.wanted");
+_Static_assert(offsetof(sluice_call_args, n_wanted) == 64, "sluice_call_args.n_wanted");
+_Static_assert(offsetof(sluice_call_args, params) == 72, "sluice_call_args.params");
+_Static_assert(offsetof(sluice_call_args, n_params) == 80, "sluice_call_args.n_params");
+_Static_assert(offsetof(sluice_call_args, sequence_id) == 88, "sluice_call_args.sequence_id");
+_Static_assert(offsetof(sluice_call_args, sequence_name) == 96, "sluice_call_args.sequence_name");
+_Static_assert(offsetof(sluice_call_args, sequence_flags) == 104,
+               "sluice_call_args.sequence_flags");
+_Static_assert(offsetof(sluice_call_args, priority) == 112, "sluice_call_args.priority");
+_Static_assert(offsetof(sluice_call_args, timeout_us) == 120, "sluice_call_args.timeout_us");
+_Static_assert(offsetof(sluice_call_args, takes_many) == 128, "sluice_call_args.takes_many");
+_Static_assert(offsetof(sluice_call_args, why) == 136, "sluice_call_args.why");
+_Static_assert(offsetof(sluice_call_args, respond) == 144, "sluice_call_args.respond");
+_Static_assert(offsetof(sluice_call_args, ended) == 152, "sluice_call_args.ended");
+_Static_assert(offsetof(sluice_call_args, user) == 160, "sluice_call_args.user");
+
+_Static_assert(sizeof(sluice_model_file) == 24, "sluice_model_file");
+_Static_assert(offsetof(sluice_model_file, path) == 0, "sluice_model_file.path");
+_Static_assert(offsetof(sluice_model_file, data) == 8, "sluice_model_file.data");
+_Static_assert(offsetof(sluice_model_file, n_bytes) == 16, "sluice_model_file.n_bytes");
+
+_Static_assert(sizeof(sluice_model_change) == 72, "sluice_model_change");
+_Static_assert(offsetof(sluice_model_change, size) == 0, "sluice_model_change.size");
+_Static_assert(offsetof(sluice_model_change, action) == 8, "sluice_model_change.action");
+_Static_assert(offsetof(sluice_model_change, model) == 16, "sluice_model_change.model");
+_Static_assert(offsetof(sluice_model_change, config) == 24, "sluice_model_change.config");
+_Static_assert(offsetof(sluice_model_change, files) == 32, "sluice_model_change.files");
+_Static_assert(offsetof(sluice_model_change, n_files) == 40, "sluice_model_change.n_files");
+_Static_assert(offsetof(sluice_model_change, unload_dependents) == 48,
+               "sluice_model_change.unload_dependents");
+_Static_assert(offsetof(sluice_model_change, done) == 56, "sluice_model_change.done");
+_Static_assert(offsetof(sluice_model_change, user) == 64, "sluice_model_change.user");
+
+_Static_assert(sizeof(sluice_calls) == 56, "sluice_calls");
+_Static_assert(offsetof(sluice_calls, size) == 0, "sluice_calls.size");
+_Static_assert(offsetof(sluice_calls, start) == 8, "sluice_calls.start");
+_Static_assert(offsetof(sluice_calls, cancel) == 16, "sluice_calls.cancel");
+_Static_assert(offsetof(sluice_calls, unref) == 24, "sluice_calls.unref");
+_Static_assert(offsetof(sluice_calls, release) == 32, "sluice_calls.release");
+_Static_assert(offsetof(sluice_calls, is_ready) == 40, "sluice_calls.is_ready");
+_Static_assert(offsetof(sluice_calls, change) == 48, "sluice_calls.change");

@@ -99,6 +99,7 @@ static enum status open_model(struct model_version *version, const struct versio
         .n_op_libraries = options->n_op_libraries,
         .from_request = options->from_request,
         .is_complete = options->is_complete,
+        .calls = options->calls,
     };
     if (!args.params) {
         return error_no_memory(err, "the model's parameters");

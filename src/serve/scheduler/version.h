@@ -101,8 +101,9 @@ struct version_options {
     uint64_t slow_reader_timeout_ns; /* 0: none */
     const char *const *op_libraries; /* sluice_model_args.op_libraries */
     size_t n_op_libraries;
-    bool from_request; /* sluice_model_args.from_request */
-    bool is_complete;  /* sluice_model_args.is_complete */
+    bool from_request;                /* sluice_model_args.from_request */
+    const struct sluice_calls *calls; /* sluice_model_args.calls; may be NULL */
+    bool is_complete;                 /* sluice_model_args.is_complete */
     /* repository_options.print_config; NULL: backends are not told the configuration */
     enum status (*print_config)(struct arena *arena, const struct model_config *config,
                                 struct str *out, struct error *err);
