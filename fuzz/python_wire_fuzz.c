@@ -68,6 +68,56 @@ static void read_result(struct wire_reader *reader) {
     check(n == 0 || !reader->failed);
 }
 
+static void touch_text(struct wire_text text) {
+    touch(text.ptr, text.n_bytes);
+}
+
+static void read_call(struct wire_reader *reader) {
+    struct wire_call call;
+    wire_read_call(reader, &call);
+    check(call.n_inputs <= reader->n_bytes / WIRE_CALL_INPUT_LEAST);
+    check(call.n_wanted <= reader->n_bytes / sizeof(uint32_t));
+    check(call.n_params <= reader->n_bytes / WIRE_PARAM_LEAST);
+    check(reader->failed || call.tail <= reader->n_bytes);
+    touch_text(call.model);
+    touch_text(call.version);
+    touch_text(call.id);
+    touch_text(call.sequence_name);
+    for (uint32_t i = 0; i < call.n_inputs && !reader->failed; i++) {
+        struct wire_output input;
+        int64_t dims[WIRE_MAX_RANK];
+        touch_text(wire_read_text(reader));
+        wire_read_output(reader, &input);
+        wire_copy_dims(reader, &input, dims);
+        for (size_t k = 0; k < input.rank && !reader->failed; k++) {
+            check(dims[k] >= 0);
+        }
+    }
+    for (uint32_t i = 0; i < call.n_wanted; i++) {
+        touch_text(wire_read_text(reader));
+    }
+    for (uint32_t i = 0; i < call.n_params && !reader->failed; i++) {
+        sluice_param param;
+        wire_read_param(reader, &param);
+        touch(param.name, param.name_bytes);
+        touch(param.string, param.string_bytes);
+    }
+}
+
+static void read_manage(struct wire_reader *reader) {
+    struct wire_manage manage;
+    wire_read_manage(reader, &manage);
+    touch_text(manage.model);
+    touch_text(manage.version);
+    touch_text(manage.config);
+    check(reader->failed || manage.action <= WIRE_UNLOAD);
+    check(manage.n_files <= reader->n_bytes / (2 * sizeof(uint32_t)));
+    for (uint32_t i = 0; i < manage.n_files; i++) {
+        touch_text(wire_read_text(reader));
+        touch_text(wire_read_text(reader));
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct wire_head head;
     struct wire_reader reader;
@@ -77,6 +127,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     wire_reader_init(&reader, data, size);
     if (head.type == WIRE_RESULT) {
         read_result(&reader);
+    } else if (head.type == WIRE_CALL) {
+        read_call(&reader);
+    } else if (head.type == WIRE_MANAGE) {
+        read_manage(&reader);
     } else {
         struct wire_text text = wire_read_text(&reader);
         touch(text.ptr, text.n_bytes);

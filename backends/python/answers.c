@@ -92,14 +92,7 @@ void answers_fail(sluice_instance *instance, uint32_t batch, sluice_status statu
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-/* What the outputs of a response refer to. */
-struct held {
-    struct message *message;
-    struct block *block;   /* NULL: none */
-    unsigned char *copies; /* of BYTES; NULL: none */
-};
-
-static void held_release(void *cookie) {
+void held_release(void *cookie) {
     struct held *held = cookie;
     message_unref(held->message);
     if (held->block) {
@@ -132,17 +125,14 @@ static int reserve(void **items, size_t *capacity, size_t n, size_t size) {
     return 1;
 }
 
-/* The bytes of an output. Returns: NULL when they are not where outputs can be. */
-static const unsigned char *place_of(const struct result *result,
-                                     const struct wire_output *output) {
-    const unsigned char *base =
-        result->block ? result->block->bytes : result->message->bytes + result->head.tail;
-    uint64_t room =
-        result->block ? result->block->n_bytes : result->message->n_bytes - result->head.tail;
-    if (output->offset > room || output->n_bytes > room - output->offset) {
+const unsigned char *place_of(const struct message *message, uint32_t tail,
+                              const struct block *block, const struct wire_output *tensor) {
+    const unsigned char *base = block ? block->bytes : message->bytes + tail;
+    uint64_t room = block ? block->n_bytes : message->n_bytes - tail;
+    if (tensor->offset > room || tensor->n_bytes > room - tensor->offset) {
         return NULL;
     }
-    return base + output->offset;
+    return base + tensor->offset;
 }
 
 /* Reads the outputs of a response. Returns: 0 when memory is out. */
@@ -158,7 +148,8 @@ static int read_outputs(struct result *result, const struct wire_response *respo
     for (uint32_t i = 0; i < response->n_outputs; i++) {
         struct wire_output output;
         wire_read_output(&result->reader, &output);
-        const unsigned char *data = place_of(result, &output);
+        const unsigned char *data =
+            place_of(result->message, result->head.tail, result->block, &output);
         if (result->reader.failed || !data) {
             result->reader.failed = 1;
             return 1;

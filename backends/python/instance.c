@@ -18,7 +18,8 @@
 enum {
     INLINE_BYTES = 16384, /* inputs of a batch up to so many are in the message itself */
     INLINE_ALIGNMENT = 16,
-    POLL_MS = 1000, /* at most until it is seen that a worker has ended */
+    LOCK_POLL_MS = 1, /* while another thread sends */
+    POLL_MS = 1000,   /* at most until it is seen that a worker has ended */
     FINALIZE_POLL_MS = 20,
     DOWN_WAIT_MS = 3000, /* that a batch waits for a worker that is being started again */
     FIRST_PAUSE_MS = 100,
@@ -324,6 +325,12 @@ static enum outcome take_message(sluice_instance *instance, struct message *mess
     case WIRE_FREED:
         ok = take_freed(instance, &reader);
         break;
+    case WIRE_CALL:
+    case WIRE_NEXT:
+    case WIRE_DROP:
+    case WIRE_MANAGE:
+        ok = calls_take(instance, message, &broken);
+        break;
     case WIRE_INIT:
     case WIRE_EXECUTE:
     case WIRE_GRANT:
@@ -331,6 +338,7 @@ static enum outcome take_message(sluice_instance *instance, struct message *mess
     case WIRE_FINALIZE:
     case WIRE_CHECK:
     case WIRE_TOLD:
+    case WIRE_CALLED:
     default:
         ok = 0;
         break;
@@ -482,16 +490,24 @@ static int is_closing(sluice_instance *instance) {
  * wait. */
 static enum outcome step(sluice_instance *instance, int wakes, int timeout_ms, char *reason,
                          size_t reason_bytes) {
-    struct pollfd fds[] = {{.fd = instance->process.socket, .events = POLLIN},
+    enum calls_blocked blocked = instance->calls.blocked;
+    short room = blocked == CALLS_WAIT_FOR_ROOM ? POLLOUT : 0;
+    struct pollfd fds[] = {{.fd = instance->process.socket, .events = (short)(POLLIN | room)},
                            {.fd = instance->process.lines, .events = POLLIN},
+                           {.fd = calls_descriptor(instance), .events = POLLIN},
                            {.fd = instance->wake, .events = POLLIN}};
-    int n = poll(fds, wakes ? 3 : 2, timeout_ms);
+    int n = poll(fds, wakes ? 4 : 3, blocked == CALLS_WAIT_FOR_LOCK ? LOCK_POLL_MS : timeout_ms);
     if (n > 0 && fds[1].revents && !read_lines(instance)) {
         close(instance->process.lines);
         instance->process.lines = -1;
     }
+    int may_send = fds[2].revents || (fds[0].revents & POLLOUT) || blocked == CALLS_WAIT_FOR_LOCK;
+    if (n >= 0 && may_send && !calls_send(instance)) {
+        reason[0] = '\0'; /* it has ended: why is known later */
+        return BREAKS_RULE;
+    }
     enum outcome outcome = GO_ON;
-    if (n > 0 && fds[0].revents) {
+    if (n > 0 && (fds[0].revents & ~POLLOUT)) {
         outcome = receive(instance, reason, reason_bytes);
     }
     /* Its children may keep the socket open. */
@@ -509,7 +525,7 @@ static sluice_status start_worker(sluice_instance *instance, sluice_error *error
     lines_init(&instance->lines, instance->model->host, instance->model->name);
     instance->readiness = (struct readiness){0};
     instance->pool = pool_new();
-    if (!instance->pool) {
+    if (!instance->pool || !calls_open(&instance->calls)) {
         return error_no_memory(error, "a worker");
     }
     struct process process;
@@ -573,6 +589,7 @@ static void end_worker(sluice_instance *instance, char *reason, size_t n_bytes) 
     process_close(&instance->process);
     pthread_mutex_unlock(&instance->send_lock);
     drop_incoming(instance);
+    calls_close(instance);
     pool_unref(instance->pool);
     instance->pool = NULL;
 }
@@ -894,15 +911,7 @@ static void add_request(struct wire_buf *buf, const sluice_request *request, uin
         wire_add_u32(buf, request->wanted[i]);
     }
     for (size_t i = 0; i < request->n_inputs; i++) {
-        const sluice_input *input = &request->inputs[i];
-        *offset = aligned(*offset, WIRE_ALIGNMENT);
-        wire_add_text(buf, input->name, strlen(input->name));
-        wire_add_u8(buf, (uint8_t)input->datatype);
-        wire_add_u8(buf, (uint8_t)input->rank);
-        wire_add_u64(buf, *offset);
-        wire_add_u64(buf, input->n_bytes);
-        wire_add_bytes(buf, input->dims, input->rank * sizeof(int64_t));
-        *offset += input->n_bytes;
+        wire_add_tensor(buf, &request->inputs[i], offset);
     }
 }
 

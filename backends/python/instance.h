@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "python/block.h"
+#include "python/calls.h"
 #include "python/lines.h"
 #include "python/model.h"
 #include "python/process.h"
@@ -26,6 +27,16 @@ struct message {
 };
 
 void message_unref(struct message *message);
+
+/* What tensors of a message refer to. */
+struct held {
+    struct message *message;
+    struct block *block;   /* NULL: none */
+    unsigned char *copies; /* of what the worker could change after it was checked; NULL: none */
+};
+
+/* Thread: any. */
+void held_release(void *cookie);
 
 enum worker_state { WORKER_STARTING, WORKER_READY, WORKER_DOWN };
 
@@ -75,6 +86,7 @@ struct sluice_instance {
         uint64_t sent_ns; /* of the latest CHECK */
         char why[256];    /* it is not ready; "": it is, or was not asked yet */
     } readiness;
+    struct calls calls;
     struct wire_buf reply_buf;
     struct lines lines;
     struct message *incoming; /* incomplete */
@@ -96,6 +108,10 @@ int instance_send_locked(sluice_instance *instance, const struct wire_buf *buf, 
 
 /* answers.c */
 
+/* The bytes of a tensor of the worker, in the block, or without one from `tail` on. Returns: NULL
+ * when they are not where they can be. */
+const unsigned char *place_of(const struct message *message, uint32_t tail,
+                              const struct block *block, const struct wire_output *tensor);
 /* Handles RESULT. Returns: 0 with `reason` when the message breaks a rule. Thread: supervisor. */
 int answers_take(sluice_instance *instance, struct message *message, const char **reason);
 /* Fails all requests without a final response; `batch` 0: of all batches. Thread: supervisor. */

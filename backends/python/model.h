@@ -30,6 +30,7 @@ void options_fini(struct options *options);
 
 struct sluice_model {
     const sluice_host *host;
+    const sluice_calls *calls; /* of other models; NULL: the host has none */
     char *name;
     uint64_t version;
     uint32_t n_threads;

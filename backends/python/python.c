@@ -32,6 +32,12 @@ static char *directory_of(const char *file) {
     return slash ? strndup(file, slash == file ? 1 : (size_t)(slash - file)) : strdup(".");
 }
 
+/* Returns: NULL where the host is older than calls of models. */
+static const sluice_calls *calls_of(const sluice_model_args *args) {
+    int has = args->size >= offsetof(sluice_model_args, calls) + sizeof(args->calls);
+    return has && args->calls && args->calls->size >= sizeof(sluice_calls) ? args->calls : NULL;
+}
+
 static sluice_status model_open(const sluice_model_args *args, sluice_model **model,
                                 sluice_error *error) {
     *model = NULL;
@@ -55,6 +61,7 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
     opened->directory = args->directory[0] ? strdup(args->directory) : directory_of(args->path);
     opened->config = args->config_json ? strndup(args->config_json, args->config_json_bytes) : NULL;
     opened->is_complete = args->is_complete != 0;
+    opened->calls = calls_of(args);
     sluice_status status = opened->name && opened->file && opened->directory
                                ? options_init(&opened->options, args, error)
                                : error_no_memory(error, "the model");

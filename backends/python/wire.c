@@ -90,6 +90,17 @@ void wire_add_param(struct wire_buf *buf, const sluice_param *param) {
     }
 }
 
+void wire_add_tensor(struct wire_buf *buf, const sluice_input *tensor, size_t *offset) {
+    *offset = (*offset + WIRE_ALIGNMENT - 1) / WIRE_ALIGNMENT * WIRE_ALIGNMENT;
+    wire_add_text(buf, tensor->name, strlen(tensor->name));
+    wire_add_u8(buf, (uint8_t)tensor->datatype);
+    wire_add_u8(buf, (uint8_t)tensor->rank);
+    wire_add_u64(buf, *offset);
+    wire_add_u64(buf, tensor->n_bytes);
+    wire_add_bytes(buf, tensor->dims, tensor->rank * sizeof(int64_t));
+    *offset += tensor->n_bytes;
+}
+
 void wire_set_u32(struct wire_buf *buf, size_t at, uint32_t value) {
     if (!buf->failed) {
         memcpy(buf->bytes + at, &value, sizeof(value));
@@ -262,4 +273,51 @@ void wire_read_param(struct wire_reader *reader, sluice_param *param) {
     param->uint64 = bits;
     param->int64 = (int64_t)bits;
     memcpy(&param->number, &bits, sizeof(bits));
+}
+
+/* Returns: whether `n` items of at least so many bytes can be in what is left. */
+static int can_have(const struct wire_reader *reader, uint32_t n, size_t n_least) {
+    return n <= (reader->n_bytes - reader->at) / n_least;
+}
+
+void wire_read_call(struct wire_reader *reader, struct wire_call *call) {
+    *call = (struct wire_call){.tag = wire_read_u32(reader)};
+    call->parent = wire_read_u64(reader);
+    call->takes_many = wire_read_u8(reader);
+    call->sequence = wire_read_u64(reader);
+    call->sequence_flags = wire_read_u32(reader);
+    call->priority = wire_read_u64(reader);
+    call->timeout_us = wire_read_u64(reader);
+    uint32_t n_inputs = wire_read_u32(reader), n_wanted = wire_read_u32(reader);
+    uint32_t n_params = wire_read_u32(reader);
+    call->tail = wire_read_u32(reader);
+    call->block = wire_read_u32(reader);
+    call->model = wire_read_text(reader);
+    call->version = wire_read_text(reader);
+    call->id = wire_read_text(reader);
+    call->sequence_name = wire_read_text(reader);
+    if (reader->failed || call->tail > reader->n_bytes || call->tail % TAIL_ALIGNMENT != 0 ||
+        !can_have(reader, n_inputs, WIRE_CALL_INPUT_LEAST) ||
+        !can_have(reader, n_wanted, sizeof(uint32_t)) ||
+        !can_have(reader, n_params, WIRE_PARAM_LEAST)) {
+        reader->failed = 1;
+        return;
+    }
+    call->n_inputs = n_inputs;
+    call->n_wanted = n_wanted;
+    call->n_params = n_params;
+}
+
+void wire_read_manage(struct wire_reader *reader, struct wire_manage *manage) {
+    *manage = (struct wire_manage){.tag = wire_read_u32(reader)};
+    uint8_t action = wire_read_u8(reader);
+    manage->flag = wire_read_u8(reader);
+    manage->model = wire_read_text(reader);
+    manage->version = wire_read_text(reader);
+    manage->config = wire_read_text(reader);
+    manage->n_files = wire_read_count(reader, 2 * sizeof(uint32_t));
+    if (action > WIRE_UNLOAD) {
+        reader->failed = 1;
+    }
+    manage->action = (enum wire_action)action;
 }

@@ -19,6 +19,9 @@
  *   CHECK     nothing: is the model ready?
  *   TOLD      tag u32, u8, 8 bytes: answers FAMILY and SERIES with a number, VALUE with a double;
  *             or, where the u8 is 0, a text: why there is none
+ *   CALLED    tag u32, blocks, final u8, status u8 (sluice_status): a response to CALL, or the
+ *             answer to MANAGE; with a status other than 0 a text, else block u32, tail u32,
+ *             n_outputs u32, n_params u32, outputs as the inputs of EXECUTE, parameters
  *   blocks    n u32, (block u32, bytes u64)…, whose descriptors come with the message; n u32,
  *             block u32…: these are not used any more
  * To the server:
@@ -41,6 +44,15 @@
  *   SERIES    tag u32, family u32, labels: n u32, (name, value)…; n u32, bounds f64…
  *   CHANGE    series u32, change u8 (sluice_metric_change), value f64
  *   VALUE     tag u32, series u32
+ *   CALL      tag u32, parent's token u64 (0: none), many u8, sequence u64, flags u32,
+ *             priority u64, timeout in µs u64, n_inputs u32, n_outputs u32, n_params u32, tail u32,
+ *             block u32, model, version, id, sequence as text, inputs (name, then as an output of
+ *             RESULT)…, names of outputs, parameters: calls a model. Its first response is sent at
+ *             once
+ *   NEXT      tag u32: the next response to that call may be sent
+ *   DROP      tag u32: cancels the call, and nothing more is sent of it
+ *   MANAGE    tag u32, action u8 (wire_action), flag u8 (unload: dependents too; load: there is a
+ *             configuration), model, version, configuration, n u32, (path, content)…
  *   parameter name, kind u8 (sluice_param_kind), and 8 bytes or a text */
 #ifndef SLUICE_PYTHON_WIRE_H
 #define SLUICE_PYTHON_WIRE_H
@@ -66,6 +78,7 @@ enum wire_type {
     WIRE_FINALIZE = 5,
     WIRE_CHECK = 6,
     WIRE_TOLD = 7,
+    WIRE_CALLED = 10,
     WIRE_READY = 64,
     WIRE_FAILED = 65,
     WIRE_RESULT = 66,
@@ -79,6 +92,10 @@ enum wire_type {
     WIRE_SERIES = 74,
     WIRE_CHANGE = 75,
     WIRE_VALUE = 76,
+    WIRE_CALL = 80,
+    WIRE_NEXT = 81,
+    WIRE_DROP = 82,
+    WIRE_MANAGE = 83,
 };
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -103,6 +120,9 @@ void wire_add_u64(struct wire_buf *buf, uint64_t value);
 void wire_add_bytes(struct wire_buf *buf, const void *bytes, size_t n_bytes);
 void wire_add_text(struct wire_buf *buf, const char *text, size_t n_bytes);
 void wire_add_param(struct wire_buf *buf, const sluice_param *param);
+/* Adds the description of an input of EXECUTE. `offset`: where the tensor before it ends; becomes
+ * where this one ends. */
+void wire_add_tensor(struct wire_buf *buf, const sluice_input *tensor, size_t *offset);
 /* Overwrites what was added at position `at`. */
 void wire_set_u32(struct wire_buf *buf, size_t at, uint32_t value);
 
@@ -179,6 +199,34 @@ enum {
 void wire_read_result(struct wire_reader *reader, struct wire_result *result);
 void wire_read_response(struct wire_reader *reader, struct wire_response *response);
 void wire_read_output(struct wire_reader *reader, struct wire_output *output);
+struct wire_call {
+    uint32_t tag;
+    uint64_t parent;
+    uint8_t takes_many;
+    uint64_t sequence;
+    uint32_t sequence_flags;
+    uint64_t priority, timeout_us;
+    uint32_t n_inputs, n_wanted, n_params;
+    uint32_t tail, block; /* as in a result */
+    struct wire_text model, version, id, sequence_name;
+};
+
+enum { WIRE_CALL_INPUT_LEAST = 4 + WIRE_OUTPUT_LEAST };
+
+void wire_read_call(struct wire_reader *reader, struct wire_call *call);
+
+enum wire_action { WIRE_IS_READY, WIRE_LOAD, WIRE_UNLOAD };
+
+struct wire_manage {
+    uint32_t tag;
+    enum wire_action action;
+    uint8_t flag;
+    struct wire_text model, version, config;
+    uint32_t n_files; /* each two texts */
+};
+
+void wire_read_manage(struct wire_reader *reader, struct wire_manage *manage);
+
 /* Texts are views of the message, which names and values end in without a NUL. */
 void wire_read_param(struct wire_reader *reader, sluice_param *param);
 /* A tensor of DESCRIBED. */

@@ -150,12 +150,147 @@ static void wire_head_of_impossible_length_is_refused(void **state) {
     assert_int_equal(head.type, WIRE_READY);
 }
 
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+struct call_numbers {
+    uint32_t n_inputs, n_wanted, n_params, tail;
+};
+
+static void add_text(struct wire_buf *buf, const char *text) {
+    wire_add_text(buf, text, strlen(text));
+}
+
+static void add_call(struct wire_buf *buf, const struct call_numbers *numbers) {
+    wire_begin(buf, WIRE_CALL);
+    wire_add_u32(buf, 9);
+    wire_add_u64(buf, 77);
+    wire_add_u8(buf, 1);
+    wire_add_u64(buf, 5);
+    wire_add_u32(buf, SLUICE_SEQUENCE_START);
+    wire_add_u64(buf, 2);
+    wire_add_u64(buf, 1000);
+    wire_add_u32(buf, numbers->n_inputs);
+    wire_add_u32(buf, numbers->n_wanted);
+    wire_add_u32(buf, numbers->n_params);
+    wire_add_u32(buf, numbers->tail);
+    wire_add_u32(buf, 3);
+    add_text(buf, "model");
+    add_text(buf, "1");
+    add_text(buf, "id");
+    add_text(buf, "");
+    add_text(buf, "INPUT");
+    add_output(buf, SLUICE_FP32, 1, 2);
+    add_text(buf, "OUTPUT");
+    sluice_param param = {.name = "n", .name_bytes = 1, .kind = SLUICE_PARAM_BOOL, .boolean = 1};
+    wire_add_param(buf, &param);
+    assert_true(wire_end(buf));
+}
+
+/* Reads it as the backend does. Returns: whether it is well-formed. */
+static int read_call(const unsigned char *bytes, size_t n_bytes, struct wire_call *call) {
+    struct wire_reader reader;
+    wire_reader_init(&reader, bytes, n_bytes);
+    wire_read_call(&reader, call);
+    for (uint32_t i = 0; i < call->n_inputs; i++) {
+        struct wire_output input;
+        int64_t dims[WIRE_MAX_RANK];
+        (void)wire_read_text(&reader);
+        wire_read_output(&reader, &input);
+        wire_copy_dims(&reader, &input, dims);
+    }
+    for (uint32_t i = 0; i < call->n_wanted; i++) {
+        (void)wire_read_text(&reader);
+    }
+    for (uint32_t i = 0; i < call->n_params; i++) {
+        sluice_param param;
+        wire_read_param(&reader, &param);
+    }
+    return !reader.failed;
+}
+
+static const struct call_numbers usual = {1, 1, 1, 48};
+
+static void wire_call_is_read_back(void **state) {
+    (void)state;
+    struct wire_buf buf = {0};
+    struct wire_call call;
+    add_call(&buf, &usual);
+    assert_true(read_call(buf.bytes, buf.n_bytes, &call));
+    assert_int_equal(call.tag, 9);
+    assert_int_equal(call.parent, 77);
+    assert_int_equal(call.takes_many, 1);
+    assert_int_equal(call.sequence, 5);
+    assert_int_equal(call.timeout_us, 1000);
+    assert_int_equal(call.block, 3);
+    assert_int_equal(call.model.n_bytes, 5);
+    assert_memory_equal(call.model.ptr, "model", 5);
+    wire_buf_fini(&buf);
+}
+
+static void wire_call_cut_anywhere_fails(void **state) {
+    (void)state;
+    struct wire_buf buf = {0};
+    struct wire_call call;
+    add_call(&buf, &(struct call_numbers){1, 1, 1, 0});
+    for (size_t n = WIRE_HEAD_BYTES; n < buf.n_bytes; n++) {
+        unsigned char *cut = malloc(n);
+        assert_non_null(cut);
+        memcpy(cut, buf.bytes, n);
+        assert_false(read_call(cut, n, &call));
+        free(cut);
+    }
+    wire_buf_fini(&buf);
+}
+
+static void wire_call_of_impossible_numbers_fails(void **state) {
+    (void)state;
+    static const struct call_numbers impossible[] = {
+        {UINT32_MAX, 1, 1, 48}, {1, UINT32_MAX, 1, 48}, {1, 1, UINT32_MAX, 48},
+        {1, 1, 1, UINT32_MAX},  {1, 1, 1, 40},
+    };
+    for (size_t i = 0; i < sizeof(impossible) / sizeof(impossible[0]); i++) {
+        struct wire_buf buf = {0};
+        struct wire_call call;
+        add_call(&buf, &impossible[i]);
+        assert_false(read_call(buf.bytes, buf.n_bytes, &call));
+        assert_int_equal(call.n_inputs + call.n_wanted + call.n_params, 0);
+        wire_buf_fini(&buf);
+    }
+}
+
+static void wire_manage_of_unknown_action_fails(void **state) {
+    (void)state;
+    for (uint8_t action = WIRE_IS_READY; action <= WIRE_UNLOAD + 1; action++) {
+        struct wire_buf buf = {0};
+        struct wire_reader reader;
+        struct wire_manage manage;
+        wire_begin(&buf, WIRE_MANAGE);
+        wire_add_u32(&buf, 4);
+        wire_add_u8(&buf, action);
+        wire_add_u8(&buf, 1);
+        add_text(&buf, "model");
+        add_text(&buf, "");
+        add_text(&buf, "{}");
+        wire_add_u32(&buf, 0);
+        assert_true(wire_end(&buf));
+        wire_reader_init(&reader, buf.bytes, buf.n_bytes);
+        wire_read_manage(&reader, &manage);
+        assert_int_equal(reader.failed, action > WIRE_UNLOAD);
+        assert_int_equal(manage.tag, 4);
+        wire_buf_fini(&buf);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wire_result_is_read_back),
         cmocka_unit_test(wire_result_cut_anywhere_fails),
         cmocka_unit_test(wire_impossible_numbers_fail),
         cmocka_unit_test(wire_head_of_impossible_length_is_refused),
+        cmocka_unit_test(wire_call_is_read_back),
+        cmocka_unit_test(wire_call_cut_anywhere_fails),
+        cmocka_unit_test(wire_call_of_impossible_numbers_fails),
+        cmocka_unit_test(wire_manage_of_unknown_action_fails),
     };
     return cmocka_run_group_tests_name("python/wire", tests, NULL, NULL);
 }

@@ -200,15 +200,58 @@ class InferenceResponse:
 
 
 class InferenceRequest:
-    """A request of a client."""
+    """A request of a client, or one that the model makes of another model."""
 
-    def __init__(self, *args, **kwargs):
-        raise TritonModelException("calls of other models from Python are not supported")
+    def __init__(self, request_id="", correlation_id=0, inputs=(), requested_output_names=(), model_name="",
+                 model_version=-1, flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None, priority=0):
+        del preferred_memory  # all memory is the CPU's
+        self._inputs = list(inputs or ())
+        self._outputs = list(requested_output_names or ())
+        for tensor in self._inputs:
+            if not isinstance(tensor, Tensor):
+                raise TritonModelException(f"InferenceRequest: inputs: expected Tensor, got {type(tensor).__name__}")
+        for name in self._outputs:
+            if not isinstance(name, str):
+                raise TritonModelException("InferenceRequest: requested_output_names: expected names, got "
+                                           f"{type(name).__name__}")
+        if not isinstance(correlation_id, (int, str)):
+            raise TritonModelException("InferenceRequest: correlation_id: expected a number or a text, got "
+                                       f"{type(correlation_id).__name__}")
+        for name, value in (("correlation_id", correlation_id), ("flags", flags), ("timeout", timeout),
+                            ("priority", priority)):
+            if isinstance(value, int) and not 0 <= value < 1 << (32 if name == "flags" else 64):
+                raise TritonModelException(f"InferenceRequest: {name}: {value} is out of range")
+        self._token = 0
+        self._parent = getattr(trace, "_token", None)
+        self._id = str(request_id)
+        self._correlation = correlation_id
+        self._model = model_name
+        self._version = int(model_version)
+        self._flags = int(flags)
+        self._timeout = int(timeout)
+        self._priority = int(priority)
+        self._sender = None
+        self._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
+        if parameters is not None and not isinstance(parameters, dict):
+            raise TritonModelException(f"InferenceRequest: parameters must be a dict, got {type(parameters).__name__}")
+        self._parameters = dict(parameters or {})
+
+    def exec(self, decoupled=False):
+        """Has the server run the model. Returns: its response, which may be an error; `decoupled`: an iterator of
+        responses."""
+        return worker.call(self, decoupled)
+
+    async def async_exec(self, decoupled=False):
+        """As exec. Others run meanwhile."""
+        return await worker.call_async(self, decoupled)
 
     @classmethod
     def _of(cls, token, sequence, flags, priority, timeout, request_id, sequence_text, inputs, outputs, parameters):
         request = cls.__new__(cls)
         request._token = token
+        request._parent = token
+        request._model = worker.arguments["model_name"]
+        request._version = int(worker.arguments["model_version"])
         request._correlation = sequence_text or sequence
         request._flags = flags
         request._priority = priority
@@ -265,10 +308,10 @@ class InferenceRequest:
         return list(self._outputs)
 
     def model_name(self):
-        return worker.arguments["model_name"]
+        return self._model
 
     def model_version(self):
-        return int(worker.arguments["model_version"])
+        return self._version
 
     def is_cancelled(self):
         return worker.is_cancelled(self._token)
@@ -355,11 +398,16 @@ class Encoded:
         self.heads.append(b"".join(head))
 
     def _add_tensor(self, number, tensor):
-        array, datatype = tensor._array, tensor._datatype
+        datatype = tensor._datatype
         expected = worker.output_datatypes.get(tensor._name)
         if expected is not None and datatype != expected:
             raise TritonModelException(f"output {tensor._name!r} is {tensors.NAMES[datatype]}, the configuration says "
                                        f"{tensors.NAMES[expected]}")
+        return self.place(number, tensor)
+
+    def place(self, number, tensor):
+        """Gives the tensor a place. Returns: its description."""
+        array, datatype = tensor._array, tensor._datatype
         if datatype == tensors.BYTES:
             data = tensors.elements_to_bytes(array)
             n_bytes = len(data)
@@ -575,6 +623,26 @@ def _metric_text(what, text):
     if not isinstance(text, str) or "\0" in text:
         raise TritonModelException(f"MetricFamily: {what} must be a text without NUL, got {text!r}")
     return text
+
+
+# ---- models ----------------------------------------------------------------------------------------
+
+
+def load_model(model_name, config=None, files=None):
+    """Loads a model, or loads it again. `config`: JSON in place of config.pbtxt; `files`: {"file:1/model.onnx": bytes}
+    in place of its directory."""
+    if files and config is None:
+        raise TritonModelException("load_model: files need a config")
+    worker.manage(wire.LOAD, config is not None, model_name, config=config, files=files)
+
+
+def unload_model(model_name, unload_dependents=False):
+    worker.manage(wire.UNLOAD, bool(unload_dependents), model_name)
+
+
+def is_model_ready(model_name, model_version=""):
+    """Whether the model, or that version of it, answers requests."""
+    return worker.is_model_ready(model_name, str(model_version))
 
 
 # ---- helpers ---------------------------------------------------------------------------------------

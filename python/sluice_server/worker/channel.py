@@ -50,6 +50,8 @@ class Channel:
         self._fds = collections.deque()
         self._messages = collections.deque()  # for the main thread
         self._answers = {}  # by tag
+        self._dropped = collections.deque()  # tags of calls
+        self._called = {}  # by tag: responses to a call of a model, which nothing has taken
         self._n_tags = 0
         self._blocks = {}
         self._granted = []  # blocks that outputs may be written to
@@ -58,6 +60,7 @@ class Channel:
         self._idle = False
         self._idle_since = time.monotonic()
         self._checks = queue.SimpleQueue()
+        self._reader = None
 
     # ---- sending
 
@@ -105,7 +108,8 @@ class Channel:
         self.send(kind, wire.U32.pack(tag & 0xFFFFFFFF), *parts)
         return self._wait(lambda: self._answers.pop(tag & 0xFFFFFFFF, None))
 
-    def _wait(self, take):
+    def _wait(self, take, until=None):
+        """Waits until `take` returns something. Raises TimeoutError at `until`, a time of time.monotonic."""
         while True:
             with self._changed:
                 while True:
@@ -114,11 +118,14 @@ class Channel:
                         return value
                     if self._closed:
                         raise Closed("the server has closed the socket")
+                    left = None if until is None else until - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise TimeoutError
                     if not self._reading:
                         self._reading = True
                         break
-                    self._changed.wait()
-            self._read()
+                    self._changed.wait(left)
+            self._read(left)
 
     def _read(self, timeout=None):
         """Reads for all threads; self._reading is this one's."""
@@ -169,7 +176,9 @@ class Channel:
 
     def _sort(self, message):
         kind = wire.HEAD.unpack_from(message)[1]
-        if kind == wire.GRANT:
+        if kind == wire.CALLED:
+            self._sort_called(wire.Reader(message))
+        elif kind == wire.GRANT:
             reader = wire.Reader(message)
             tag = reader.number(wire.U32)
             self.map_blocks(reader)
@@ -187,6 +196,86 @@ class Channel:
                 self._messages.append((kind, reader))
             else:
                 self._messages.append((kind, wire.Reader(message)))
+
+    # ---- calls of models
+
+    def open_call(self, on_response=None):
+        """Returns: the tag of a call, whose responses are kept until close_call. `on_response` is called for each, on
+        any thread, which must not take long: it does not have the response."""
+        self._send_dropped()
+        with self._changed:
+            self._n_tags += 1
+            tag = self._n_tags & 0xFFFFFFFF
+            self._called[tag] = (collections.deque(), on_response)
+        return tag
+
+    def close_call(self, tag):
+        """What has come for the call is not used."""
+        with self._changed:
+            responses, _ = self._called.pop(tag, ((), None))
+            for reader in responses:
+                self._skip_called(reader)
+        self._send_freed_if_idle()
+
+    def drop_call(self, tag):
+        """As close_call, and ends the call. Runs wherever the last reference to it is dropped, possibly while locks are
+        held: then the server is told later."""
+        responses, _ = self._called.pop(tag, ((), None))
+        for reader in responses:
+            self._skip_called(reader)
+        self._dropped.append(tag)
+        if not self._send_lock.locked():
+            try:
+                self._send_dropped()
+            except Closed:
+                pass
+
+    def _send_dropped(self):
+        while self._dropped:
+            try:
+                tag = self._dropped.popleft()
+            except IndexError:
+                break
+            self.send(wire.DROP, wire.U32.pack(tag))
+
+    def next_response(self, tag, until=None):
+        """Returns: the reader of the next response, after the blocks. Raises TimeoutError."""
+        responses, _ = self._called[tag]
+        return self._wait(lambda: responses.popleft() if responses else None, until)
+
+    def read_always(self):
+        """From now on a thread of its own reads, so that responses come also where no other one waits."""
+        with self._changed:
+            if self._reader is not None:
+                return
+            self._reader = threading.Thread(target=self._read_always, name="sluice", daemon=True)
+        self._reader.start()
+
+    def _read_always(self):
+        try:
+            self._wait(lambda: None)
+        except Closed:
+            pass
+
+    def _sort_called(self, reader):
+        tag = reader.number(wire.U32)
+        self.map_blocks(reader)
+        responses, on_response = self._called.get(tag, (None, None))
+        if responses is None:
+            self._skip_called(reader)
+            return
+        responses.append(reader)
+        if tag not in self._called and responses:  # it was dropped meanwhile
+            responses.clear()
+            self._skip_called(reader)
+        elif on_response is not None:
+            on_response()
+
+    def _skip_called(self, reader):
+        _, status = reader.take(wire.FINAL_STATUS)
+        block = reader.number(wire.U32) if status == 0 and reader.at < len(reader.message) else 0
+        if block:
+            self._freed.append(block)
 
     # ---- blocks
 
@@ -210,7 +299,10 @@ class Channel:
         """Runs wherever the last array is dropped, possibly while locks are held."""
         self._views.pop(number, None)
         self._freed.append(number)
-        if self._idle and not self._send_lock.locked():
+        self._send_freed_if_idle()
+
+    def _send_freed_if_idle(self):
+        if self._freed and self._idle and not self._send_lock.locked():
             # The main thread waits for a message and would tell the server only with the next result.
             try:
                 self.send_freed()
@@ -228,6 +320,7 @@ class Channel:
         return wire.U32.pack(len(numbers)) + b"".join(map(wire.U32.pack, numbers))
 
     def send_freed(self):
+        self._send_dropped()
         if self._freed:
             self.send(wire.FREED, self.take_freed())
 

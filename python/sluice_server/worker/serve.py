@@ -14,7 +14,7 @@ import traceback
 
 import numpy as np
 
-from . import api, tensors, wire
+from . import api, calls, tensors, wire
 from .channel import Channel, Closed
 
 PR_SET_PDEATHSIG = 1
@@ -73,6 +73,22 @@ class Worker:
 
     def is_cancelled(self, token):
         return self.channel.ask(wire.ASK, wire.U64.pack(token)).number(wire.U8) != 0
+
+    def call(self, request, decoupled):
+        return calls.Responses(self.channel, request) if decoupled else calls.call(self.channel, request)
+
+    async def call_async(self, request, decoupled):
+        if decoupled:
+            return calls.responses_async(self.channel, request)
+        return await calls.call_async(self.channel, request)
+
+    def manage(self, *args, **kwargs):
+        failed = calls.manage(self.channel, *args, **kwargs)
+        if failed is not None:
+            raise api.TritonModelException(failed)
+
+    def is_model_ready(self, model, version):
+        return calls.manage(self.channel, wire.IS_READY, False, model, version) is None
 
     def send_responses(self, items, batch=0, done=False, began=0, ended=0):
         """items: (token, names of outputs, final, response)."""
@@ -306,6 +322,7 @@ class Worker:
     def execute(self, reader):
         batch, requests = self._read_requests(reader)
         del reader
+        calls.parent.set(requests[0]._token if len(requests) == 1 else 0)
         began = time.monotonic_ns()
         try:
             responses = self._run_model(requests)

@@ -15,6 +15,7 @@ STATE = 4
 FINALIZE = 5
 CHECK = 6
 TOLD = 7
+CALLED = 10
 # to the server
 READY = 64
 FAILED = 65
@@ -29,6 +30,10 @@ FAMILY = 73
 SERIES = 74
 CHANGE = 75
 VALUE = 76
+CALL = 80
+NEXT = 81
+DROP = 82
+MANAGE = 83
 
 HEAD = struct.Struct("<II")
 U8 = struct.Struct("<B")
@@ -43,6 +48,14 @@ INPUT = struct.Struct("<BBQQ")
 RESULT_HEAD = struct.Struct("<IBQQIII")
 RESPONSE = struct.Struct("<QBB")
 OUTPUT = struct.Struct("<IBBQQ")
+CALL_HEAD = struct.Struct("<IQBQIQQIIIII")
+FINAL_STATUS = struct.Struct("<BB")
+CALLED_HEAD = struct.Struct("<IIII")
+
+# actions of MANAGE
+IS_READY, LOAD, UNLOAD = range(3)
+
+MAX_BYTES = 1 << 26  # of a message to the server
 
 # kinds of parameters, as sluice_param_kind
 BOOL, INT64, UINT64, DOUBLE, STRING = range(5)
