@@ -13,7 +13,7 @@ parent = contextvars.ContextVar("parent", default=0)
 # TritonError.code of each sluice_status
 CODES = {1: api.TritonError.INVALID_ARG, 2: api.TritonError.NOT_FOUND, 3: api.TritonError.UNAVAILABLE,
          4: api.TritonError.UNSUPPORTED, 5: api.TritonError.CANCELLED, 6: api.TritonError.UNAVAILABLE,
-         7: api.TritonError.INTERNAL, 8: api.TritonError.INVALID_ARG}
+         7: api.TritonError.INTERNAL, 8: api.TritonError.INVALID_ARG, 9: api.TritonError.ALREADY_EXISTS}
 
 
 def _name(kind, value):

@@ -107,6 +107,9 @@ static sluice_status status_for_backend(enum status st) {
     if (st == ST_NO_MEMORY) {
         return SLUICE_NO_MEMORY;
     }
+    if (st == ST_ALREADY_EXISTS) {
+        return SLUICE_ALREADY_EXISTS;
+    }
     if (st == ST_OUTPUT_TOO_LARGE) {
         return SLUICE_TOO_LARGE;
     }
