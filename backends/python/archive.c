@@ -140,6 +140,24 @@ static sluice_status skip(struct archive *archive, uint64_t n_bytes) {
     return status;
 }
 
+/* Reads digits, and moves *text behind them. Returns: 0 when there are none, or they are more than
+ * `max`. */
+static int read_decimal(const char **text, uint64_t max, uint64_t *value) {
+    const char *at = *text;
+    uint64_t sum = 0;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        uint64_t digit = (uint64_t)(*at - '0');
+        if (sum > (max - digit) / 10) {
+            return 0;
+        }
+        sum = sum * 10 + digit;
+    }
+    *value = sum;
+    int has_digits = at > *text;
+    *text = at;
+    return has_digits;
+}
+
 /* One record of a pax header: "LENGTH KEY=VALUE\n". */
 static void take_pax_record(struct archive *archive, const char *key, const char *value) {
     if (strcmp(key, "path") == 0) {
@@ -147,18 +165,20 @@ static void take_pax_record(struct archive *archive, const char *key, const char
     } else if (strcmp(key, "linkpath") == 0) {
         snprintf(archive->next_link, sizeof(archive->next_link), "%s", value);
     } else if (strcmp(key, "size") == 0) {
-        char *end;
-        long long size = strtoll(value, &end, 10);
-        archive->next_size = *end == '\0' && size >= 0 ? size : -1;
+        uint64_t size;
+        archive->next_size =
+            read_decimal(&value, INT64_MAX, &size) && *value == '\0' ? (int64_t)size : -1;
     }
 }
 
 static sluice_status take_pax(struct archive *archive, char *text, size_t n) {
     size_t at = 0;
     while (at < n) {
-        char *end, *equals;
-        unsigned long length = strtoul(text + at, &end, 10);
-        if (*end != ' ' || length < 5 || length > n - at || text[at + length - 1] != '\n' ||
+        const char *end = text + at;
+        char *equals;
+        uint64_t length;
+        if (!read_decimal(&end, n - at, &length) || *end != ' ' || length < 5 ||
+            text[at + length - 1] != '\n' || end - (text + at) >= (ptrdiff_t)length ||
             !(equals = memchr(end, '=', length - (size_t)(end - (text + at))))) {
             return refuse(archive, "its extended header is not well-formed");
         }
