@@ -410,7 +410,9 @@ static int hold_inputs(sluice_instance *instance, struct message *message, struc
 /* Returns: why calls are not possible; NULL: they are. */
 static const char *unavailable(const sluice_instance *instance, size_t n, size_t max) {
     if (!instance->model->calls) {
-        return "this server does not let models call models: it is older than the python backend";
+        return "models cannot be called here: the server is older than the python backend, or it "
+               "only "
+               "checks its models (--check)";
     }
     if (instance->describes) {
         return "auto_complete_config cannot call models";

@@ -260,13 +260,13 @@ static void wire_call_of_impossible_numbers_fails(void **state) {
 
 static void wire_manage_of_unknown_action_fails(void **state) {
     (void)state;
-    for (uint8_t action = WIRE_IS_READY; action <= WIRE_UNLOAD + 1; action++) {
+    for (int action = WIRE_IS_READY; action <= WIRE_UNLOAD + 1; action++) {
         struct wire_buf buf = {0};
         struct wire_reader reader;
         struct wire_manage manage;
         wire_begin(&buf, WIRE_MANAGE);
         wire_add_u32(&buf, 4);
-        wire_add_u8(&buf, action);
+        wire_add_u8(&buf, (uint8_t)action);
         wire_add_u8(&buf, 1);
         add_text(&buf, "model");
         add_text(&buf, "");

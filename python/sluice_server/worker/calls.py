@@ -36,6 +36,8 @@ def encode(channel, tag, request, decoupled):
     body = texts + inputs + outputs + parameters
     at = wire.HEAD.size + wire.CALL_HEAD.size + len(body)
     padding = -at % 16
+    if at + padding + api.INLINE_BYTES > wire.MAX_CALL_BYTES:
+        raise api.TritonModelException("InferenceRequest: names and parameters are over 1 MiB together")
     block, tail = tensors_of.write(channel)
     head = wire.CALL_HEAD.pack(tag, request._parent if request._parent is not None else parent.get(), decoupled,
                                0 if is_text else correlation, request.flags(), request.priority(), request.timeout(),

@@ -56,6 +56,7 @@ CALLED_HEAD = struct.Struct("<IIII")
 IS_READY, LOAD, UNLOAD = range(3)
 
 MAX_BYTES = 1 << 26  # of a message to the server
+MAX_CALL_BYTES = 1 << 20  # of CALL
 
 # kinds of parameters, as sluice_param_kind
 BOOL, INT64, UINT64, DOUBLE, STRING = range(5)

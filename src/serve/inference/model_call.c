@@ -543,7 +543,7 @@ static sluice_status start_call(const sluice_calls *table, const sluice_call_arg
     if (!add_live(self, args->parent != NULL)) {
         return refuse(error);
     }
-    sluice_call *call;
+    sluice_call *call = NULL;
     sluice_status status = call_new(self, args, &call, error);
     if (status != SLUICE_OK) {
         remove_live(self);

@@ -3,6 +3,7 @@ sides ends, blocks or is wrong."""
 import json
 import os
 import signal
+import subprocess
 import textwrap
 import threading
 
@@ -12,7 +13,7 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from lib import http1, python_models
+from lib import http1, python_models, server as servers
 from lib.python_models import DOES, FLAGS, parameter, tensor
 from lib.repository import DATATYPES
 
@@ -169,6 +170,7 @@ def test_requests_that_cannot_be_made_raise(running):
                                 ("model: expected a name", dict(model="")),
                                 ("model: expected a name", dict(model="a\0b")),
                                 ("requested_output_names: expected names", dict(outputs=[7])),
+                                ("over 1 MiB together", dict(parameters={"a": "x" * (1 << 20)})),
                                 ("parameters must be a dict", dict(parameters=[1]))):
         told = client.ask("raises", kind="TritonModelException", **{"model": "two", "inputs": INPUTS, **arguments})
         assert told[0] and expected in told[1], told
@@ -236,6 +238,26 @@ def test_models_are_called_from_initialize(running):
     client = Client(server)
     client.client.load_model("caller")
     assert json.loads(said(client.ask("initially")))["model"] == "does"
+
+
+def test_models_are_not_called_where_they_are_only_checked(tmp_path):
+    source = textwrap.dedent("""
+        import triton_python_backend_utils as pb_utils
+
+        class TritonPythonModel:
+            def initialize(self, args):
+                response = pb_utils.InferenceRequest(model_name="two").exec()
+                raise ValueError(response.error().message())
+
+            def execute(self, requests):
+                pass
+        """)
+    python_models.write(tmp_path, "asks", source, CALLER)
+    done = subprocess.run([servers.binary(), "serve", "--check", "--model-repository", tmp_path, "--backend-dir",
+                           os.path.join(servers.build(), "backends"), *FLAGS], capture_output=True, text=True,
+                          timeout=http1.PATIENCE, check=False)
+    assert "ValueError: models cannot be called here" in done.stdout + done.stderr
+    assert done.returncode != 0
 
 
 def test_models_are_called_from_threads(running):
@@ -486,3 +508,58 @@ def test_calls_are_a_part_of_the_trace_of_their_request(running, tmp_path):
     ids = {event["model_name"]: event["id"] for event in events if "model_name" in event}
     parents = {event["id"]: event.get("parent_id") for event in events if "model_name" in event}
     assert parents[ids["two"]] == ids["caller"]
+
+
+@pytest.mark.parametrize("how", ["call", "threads"])
+def test_calls_count_in_the_memory_of_clients(running, how):
+    """Those of a request, and those of none."""
+    server = running("--client-memory", "8MiB", caller=("caller", CALLER), two=("echo", TWO))
+    client = Client(server)
+    arguments = {"model": "two", "n": 1} if how == "threads" else {"model": "two"}
+    told = client.ask(how, inputs=[["INPUT0", 4_000_000, "zeros"], INPUTS[1]], **arguments)
+    told = told[0] if how == "threads" else told
+    assert told["code"] == 4 and "--client-memory" in told["error"], told
+    told = client.ask(how, inputs=INPUTS, **arguments)
+    assert "outputs" in (told[0] if how == "threads" else told)
+
+
+# ---- workers that are not ours ---------------------------------------------------------------------
+
+
+CALL = ("def call(tag, n_inputs=0, n_outputs=0, n_parameters=0, tail=48, block=0, rest=b''): "
+        "message(80, struct.pack('<IQBQIQQIIIII', tag, 0, 0, 0, 0, 0, 0, n_inputs, n_outputs, n_parameters, tail, block), "
+        "struct.pack('<I4s', 4, b'does'), bytes(12), rest)\n")
+
+HOSTILE = {
+    "many inputs": "call(1, n_inputs=0xffffffff)",
+    "many outputs": "call(1, n_outputs=0xffffffff)",
+    "many parameters": "call(1, n_parameters=0xffffffff)",
+    "a tail that is not there": "call(1, tail=1 << 20)",
+    "a block that is not there": "call(1, block=9)",
+    "an input that is not there":
+        "call(1, n_inputs=1, rest=struct.pack('<I2sIBBQQQ', 2, b'DO', 0, 13, 1, 0, 1 << 40, 1))",
+    "an input of a negative size":
+        "call(1, n_inputs=1, rest=struct.pack('<I2sIBBQQq', 2, b'DO', 0, 11, 1, 0, 0, -1))",
+    "an unknown datatype": "call(1, n_inputs=1, rest=struct.pack('<I2sIBBQQQ', 2, b'DO', 0, 99, 1, 0, 0, 0))",
+    "an unknown action": "message(83, struct.pack('<IBB', 1, 7, 0), bytes(16))",
+    "a cut change": "message(83, struct.pack('<IBB', 1, 1, 0), struct.pack('<I', 100))",
+    "calls without end, and no reading": "[call(i) for i in range(100000)]",
+    "changes without end, and no reading": "[message(83, struct.pack('<IBB', i, 2, 0), bytes(16)) for i in range(100000)]",
+    "other tags": "message(81, struct.pack('<I', 5)); message(82, struct.pack('<I', 5)); os._exit(3)",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_worker_harms_its_model_alone(running, tmp_path, kind):
+    python = python_models.hostile(tmp_path, CALL + "            ready(); " + HOSTILE[kind])
+    server = running(does=("does", DOES), hostile=("does", DOES + parameter("python", python)))
+    server.expect_error("worker of instance 0")
+    client = Client(server)
+    for _ in range(2):
+        with pytest.raises(InferenceServerException) as caught:
+            client.ask("fine", caller="hostile")
+        assert "protocol" in caught.value.message() or \
+            "exited with code" in caught.value.message(), caught.value.message()
+    given = tritonclient.http.InferInput("DO", [1, 1], "BYTES")
+    given.set_data_from_numpy(numpy.array([[b"fine"]], dtype=object))
+    assert client.client.infer("does", [given]).as_numpy("OUT")[0, 0] == b"fine"

@@ -11,6 +11,8 @@ import triton_python_backend_utils as pb_utils
 
 
 def tensor(name, values, dtype):
+    if dtype == "zeros":
+        return pb_utils.Tensor(name, np.zeros(values, np.float32))
     return pb_utils.Tensor(name, np.array(values, dtype=object if dtype == "object" else np.dtype(dtype)))
 
 
