@@ -140,7 +140,7 @@ static sluice_status skip(struct archive *archive, uint64_t n_bytes) {
     return status;
 }
 
-/* Reads digits, and moves *text behind them. Returns: 0 when there are none, or they are more than
+/* Reads digits, and moves *text after them. Returns: 0 when there are none, or they are more than
  * `max`. */
 static int read_decimal(const char **text, uint64_t max, uint64_t *value) {
     const char *at = *text;

@@ -18,6 +18,7 @@ struct options {
     int execute_timeout_s; /* 0: none */
     int finalize_timeout_s;
     uint64_t memory_limit_mb; /* 0: none */
+    int n_threads;            /* of libraries in a worker; 0: as the environment says */
     char *env_cache;          /* NULL: the user's */
     uint64_t env_max_mb;
 };

@@ -7,7 +7,7 @@
 #include "common/text.h"
 #include "python/model.h"
 
-enum { MAX_SECONDS = 86400, MAX_MB = 1 << 24 };
+enum { MAX_SECONDS = 86400, MAX_MB = 1 << 24, MAX_THREADS = 4096 };
 
 static sluice_status number_read(const sluice_param *param, uint64_t min, uint64_t max,
                                  uint64_t *value, sluice_error *error) {
@@ -60,6 +60,12 @@ static sluice_status param_read(struct options *options, const sluice_param *par
     }
     if (strcmp(param->name, "finalize_timeout_s") == 0) {
         return seconds_read(param, 0, &options->finalize_timeout_s, error);
+    }
+    if (strcmp(param->name, "threads") == 0) {
+        uint64_t number = 0;
+        sluice_status status = number_read(param, 0, MAX_THREADS, &number, error);
+        options->n_threads = (int)number;
+        return status;
     }
     if (strcmp(param->name, "env_cache") == 0) {
         return text_read(param, &options->env_cache, error);

@@ -214,27 +214,72 @@ static int make_ends(struct process *process, int theirs[2]) {
            move_up(&theirs[1]);
 }
 
-/* The environment with what makes the worker's output come at once, and its imports leave no files
- * in the model's directory. */
-static char **make_environment(void) {
+/* The variables by which libraries of numerics are told how many threads to use. */
+static const char *const thread_variables[] = {
+    "OMP_NUM_THREADS",        "OPENBLAS_NUM_THREADS",  "MKL_NUM_THREADS",   "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",    "NUMEXPR_MAX_THREADS",   "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS", "VECLIB_MAXIMUM_THREADS"};
+
+enum {
+    N_THREAD_VARIABLES = sizeof(thread_variables) / sizeof(thread_variables[0]),
+    VARIABLE_BYTES = 64,
+};
+
+/* What the worker's environment has in place of the server's. */
+struct additions {
+    char texts[N_THREAD_VARIABLES][VARIABLE_BYTES];
+    char *items[N_THREAD_VARIABLES + 2];
+    size_t n;
+};
+
+/* Output that comes at once, imports that leave no files in the model's directory, and the number
+ * of threads. */
+static void list_additions(struct additions *additions, int n_threads) {
     static char unbuffered[] = "PYTHONUNBUFFERED=1", no_files[] = "PYTHONDONTWRITEBYTECODE=1";
-    size_t n = 0;
+    additions->n = 0;
+    additions->items[additions->n++] = unbuffered;
+    additions->items[additions->n++] = no_files;
+    for (size_t i = 0; n_threads > 0 && i < N_THREAD_VARIABLES; i++) {
+        snprintf(additions->texts[i], VARIABLE_BYTES, "%s=%d", thread_variables[i], n_threads);
+        additions->items[additions->n++] = additions->texts[i];
+    }
+}
+
+static int is_added(const struct additions *additions, const char *variable) {
+    size_t n = strcspn(variable, "=") + 1;
+    for (size_t i = 0; i < additions->n; i++) {
+        if (strncmp(variable, additions->items[i], n) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The server's environment, with the additions. */
+static char **make_environment(struct additions *additions) {
+    size_t n = 0, n_kept = 0;
     while (environ[n]) {
         n++;
     }
-    char **made = calloc(n + 3, sizeof(*made));
+    char **made = calloc(n + additions->n + 1, sizeof(*made));
     if (made) {
-        memcpy(made, environ, n * sizeof(*made));
-        made[n] = unbuffered;
-        made[n + 1] = no_files;
+        for (size_t i = 0; i < n; i++) {
+            if (!is_added(additions, environ[i])) {
+                made[n_kept++] = environ[i];
+            }
+        }
+        memcpy(made + n_kept, additions->items, additions->n * sizeof(*made));
     }
     return made;
 }
 
-static int spawn(struct process *process, const char *python, char *worker, const int theirs[2]) {
+static int spawn(struct process *process, const char *python, char *worker, int n_threads,
+                 const int theirs[2]) {
     static char name[] = "python3", fd[] = "3";
     char *argv[] = {name, worker, fd, NULL};
-    char **environment = make_environment();
+    struct additions additions;
+    list_additions(&additions, n_threads);
+    char **environment = make_environment(&additions);
     if (!environment) {
         return ENOMEM;
     }
@@ -264,7 +309,7 @@ static int spawn(struct process *process, const char *python, char *worker, cons
     return failed;
 }
 
-sluice_status process_start(struct process *process, const struct python *python,
+sluice_status process_start(struct process *process, const struct python *python, int n_threads,
                             sluice_error *error) {
     char worker[PATH_MAX];
     int theirs[2] = {-1, -1};
@@ -274,7 +319,9 @@ sluice_status process_start(struct process *process, const struct python *python
                          "the program of Python workers is not beside the python backend "
                          "(python/worker/__main__.py in --backend-dir)");
     }
-    int failed = make_ends(process, theirs) ? spawn(process, python->path, worker, theirs) : errno;
+    int failed = make_ends(process, theirs)
+                     ? spawn(process, python->path, worker, n_threads, theirs)
+                     : errno;
     close_fd(&theirs[0]);
     close_fd(&theirs[1]);
     if (failed) {

@@ -41,8 +41,9 @@ struct process {
     int lines;  /* standard output and error; -1: none */
 };
 
-/* Starts the worker's program. It ends with the thread that calls this, at the latest. */
-sluice_status process_start(struct process *process, const struct python *python,
+/* Starts the worker's program. It ends with the thread that calls this, at the latest. `n_threads`:
+ * that libraries in it are told to use; 0: as the server's environment says. */
+sluice_status process_start(struct process *process, const struct python *python, int n_threads,
                             sluice_error *error);
 /* Returns: whether it has ended; it is not waited for yet. */
 int process_has_ended(const struct process *process);

@@ -216,6 +216,21 @@ def test_memory_limit_is_of_the_model(running):
     assert client.ask("does", f"memory:{1 << 20}") == str(1 << 20)
 
 
+def environment_of(pid):
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return [line.decode() for line in file.read().split(b"\0")]
+
+
+def test_threads_of_a_worker_are_limited_by_its_environment(running, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    server = running(does=("does", DOES + parameter("threads", "2")), free=("does", DOES))
+    client = Client(server)
+    limited, free = (environment_of(client.ask(model, "pid")) for model in ("does", "free"))
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
+        assert [line for line in limited if line.startswith(name + "=")] == [f"{name}=2"]
+    assert "OMP_NUM_THREADS=7" in free and not [line for line in free if line.startswith("MKL_NUM_THREADS")]
+
+
 def test_finalize_runs_and_nothing_is_left(running):
     server = running("--model-control-mode", "explicit", "--load-model", "*", does=("does", DOES),
                      endless=("does", DOES + parameter("finalize_timeout_s", "1")))
@@ -293,7 +308,8 @@ def test_models_that_do_not_load_say_why(running):
     models = {name: (source, config + parameter("start_timeout_s", "1" if name == "slow" else "60"))
               for name, (source, _) in LOADS.items()}
     server = running(wait="loaded", does=("does", DOES), nowhere=("does", DOES + parameter("python", "/no/python")),
-                     negative=("does", DOES + parameter("start_timeout_s", "-1")), unlisted=("does", ""), **models)
+                     negative=("does", DOES + parameter("start_timeout_s", "-1")),
+                     threads=("does", DOES + parameter("threads", "many")), unlisted=("does", ""), **models)
     server.expect_error("model failed to load")
     reasons = {line["model"]: line["reason"] for line in server.log_lines() if line.get("msg") == "model failed to load"
                or "reason" in line and "model" in line}
@@ -301,6 +317,7 @@ def test_models_that_do_not_load_say_why(running):
         assert expected in reasons[name], reasons[name]
     assert "parameter python: expected a Python interpreter, or a directory that has bin/python3, got /no/python" in \
         reasons["nowhere"]
+    assert 'parameter threads: expected a whole number from 0 to 4096, got "many"' in reasons["threads"]
     assert "parameter start_timeout_s: expected a whole number from 1" in reasons["negative"]
     assert "are listed in config.pbtxt, or added by a method of its class" in reasons["unlisted"]
     assert Client(server).ask("does", "fine") == "fine"
