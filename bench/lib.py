@@ -41,7 +41,7 @@ def write_identity(folder, name, dim):
     version.parent.joinpath("config.pbtxt").write_text(IDENTITY.format(dim=dim))
 
 
-STEP = """  step {{ model_name: "{model}" input_map {{ key: "INPUT0" value: "{of}" }} output_map {{ key: "OUTPUT0" value: "{to}" }} }}
+STEP = """  step {{ model_name: "{model}" model_version: -1 input_map {{ key: "INPUT0" value: "{of}" }} output_map {{ key: "OUTPUT0" value: "{to}" }} }}
 """
 
 

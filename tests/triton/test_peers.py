@@ -23,6 +23,8 @@ def test_table_beside_triton():
     assert rows.pop("requests a second") == ["Triton", "Sluice", "ratio"]
     titles = {"HTTP, binary tensors, FP32 [1,16], 32 connections", "HTTP, JSON, FP32 [1,16], 32 connections",
               "HTTP, 4 MB each way, 1 connection", "gRPC, FP32 [1,16], 32 calls",
+              "Python, FP32 [16], 1 connection, HTTP", "Python, FP32 [1,16] in batches, 32 calls, gRPC",
+              "Python, 4 MB each way, 1 call, gRPC", "Python, 100 responses a request, 8 streams, gRPC",
               "resident memory with these models loaded, idle"}  # and those of the README that this Triton has backends for
     assert titles <= set(rows)
     assert all(number(theirs) > 0 and number(ours) > 0 for theirs, ours, _ in rows.values()), rows
