@@ -26,7 +26,10 @@
 
 extern char **environ;
 
-enum { FIX_TIMEOUT_S = 600 }; /* of conda-unpack */
+enum {
+    FIX_TIMEOUT_S = 600, /* of conda-unpack */
+    RETRY_MS = 20,       /* for the lock */
+};
 
 static const char mark[] = ".sluice-complete";
 
@@ -283,12 +286,15 @@ static sluice_status make_shared(const char *path, const char *directory, int lo
         if (take(lock, LOCK_SH) && is_complete(directory)) {
             return SLUICE_OK;
         }
-        if (!take(lock, LOCK_EX)) { /* this gives up the shared one first */
+        /* It gives up the shared lock first, and does not wait: another one that has made the
+         * directory meanwhile keeps its lock for as long as it uses it. */
+        if (take(lock, LOCK_EX | LOCK_NB)) {
+            status = is_complete(directory) ? SLUICE_OK : make(path, directory, max_bytes, error);
+        } else if (errno == EWOULDBLOCK) {
+            poll(NULL, 0, RETRY_MS);
+        } else {
             return error_set(error, SLUICE_INTERNAL, "%.300s cannot be locked: %s", directory,
                              strerror(errno));
-        }
-        if (!is_complete(directory)) {
-            status = make(path, directory, max_bytes, error);
         }
     }
     return status;

@@ -146,7 +146,7 @@ def test_environment_of_a_server_that_ended_meanwhile_is_made_again(running, tmp
 def test_two_servers_at_once_unpack_once(running, tmp_path):
     slow = UNPACK + "\nwhile not os.path.exists(os.path.join(os.path.dirname(prefix), 'go')): time.sleep(0.01)\n"
     path = pack(tmp_path / "env.tar.gz", *WHOLE[:3], entry("bin/conda-unpack", slow.encode(), 0o755))
-    servers = [running(wait="listening", model=path) for _ in range(2)]
+    servers = [running(wait="listening", model=path, second=path, third=path) for _ in range(2)]
     servers[0].wait_for((tmp_path / "cache" / "fixed").exists, "an environment that is being made")
     (tmp_path / "cache" / "all" / "go").touch()
     for server in servers:
