@@ -151,8 +151,13 @@ class Worker:
         self._describes = arguments.get("describe") == "1"
         path = os.path.abspath(arguments["model_file"])
         self.version_directory = os.path.dirname(path)
+        repository = os.path.abspath(arguments["model_repository"])
+        # The program of a backend in Python is not the model's own.
+        is_of_backend = os.path.commonpath([repository, path]) != repository
+        if is_of_backend:
+            self.version_directory = os.path.join(repository, arguments["model_version"])
         self._read_config(arguments["model_config"])
-        model_class = self._import(path)
+        model_class = self._import(path, is_of_backend)
         if self._describes:
             self._describe(model_class, json.loads(arguments["model_config"]))
             return
@@ -223,14 +228,14 @@ class Worker:
         self.output_names.append(name)
         self.output_datatypes[name] = tensors.CONFIG_NAMES.get(data_type)
 
-    def _import(self, path):
+    def _import(self, path, is_of_backend):
         """Returns: the model's class. The file is module VERSION.model where it is in a version's directory, so that it
         may import files beside it in both ways."""
         folder = os.path.dirname(path)
         stem = os.path.splitext(os.path.basename(path))[0]
         version = os.path.basename(folder)
         sys.modules["triton_python_backend_utils"] = api
-        sys.path[:0] = [folder, os.path.dirname(folder)]
+        sys.path[:0] = [folder] if is_of_backend else [folder, os.path.dirname(folder)]
         name = f"{version}.{stem}" if version.isdigit() else stem
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:

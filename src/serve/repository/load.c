@@ -38,13 +38,13 @@ const char *ready_list_print(const struct ready_list *ready, char out[SERVED_TEX
 /* ---- one version ----------------------------------------------------------------------------- */
 
 /* Of the parameters that the server's settings give to the backend, those that the model lacks. */
-static enum status add_backend_params(const struct repository *repository, struct arena *arena,
-                                      struct model_config *config, struct version_options *options,
-                                      struct error *err) {
+static enum status add_backend_params(const struct repository *repository, struct str backend,
+                                      struct arena *arena, struct model_config *config,
+                                      struct version_options *options, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < repository->n_backend_params && st == ST_OK; i++) {
         const struct repository_backend_param *given = &repository->backend_params[i];
-        if (!str_eq(given->backend, config->backend)) {
+        if (!str_eq(given->backend, backend)) {
             continue;
         }
         if (str_is(given->param.name, "default-max-batch-size")) {
@@ -93,9 +93,18 @@ static enum status load_version(struct repository *repository, struct model *mod
         st = ensemble_complete(repository, model, &config, &attempt->error);
     }
     if (st == ST_OK) {
-        config.backend = str_of(options.backend->name);
+        struct str own = str_of(options.backend->name), name = own;
+        if (backends_program(repository->list.backends, config.backend).ptr) {
+            name = config.backend;
+            st = add_backend_params(repository, name, model->arena, &config, &options,
+                                    &attempt->error);
+        }
+        config.backend = name;
         options.config = &config;
-        st = add_backend_params(repository, model->arena, &config, &options, &attempt->error);
+        if (st == ST_OK) {
+            st = add_backend_params(repository, own, model->arena, &config, &options,
+                                    &attempt->error);
+        }
     }
     if (st == ST_OK) {
         const struct op_library_places places = {

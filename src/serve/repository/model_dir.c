@@ -560,6 +560,11 @@ enum status model_find_file(struct backends *backends, struct lock *lock, const 
         return st;
     }
     assert(*backend);
+    struct str program = backends_program(backends, model->config.backend);
+    if (program.ptr) {
+        *path = program;
+        return check_readable(path->ptr, err);
+    }
     *path = model->config.default_filename.len > 0
                 ? version_file_path(arena, model, number, model->config.default_filename.ptr, "")
                 : default_file(arena, model, number, *backend);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "core/base/arena.h"
@@ -103,7 +104,8 @@ enum status backend_check(const sluice_backend *backend, struct str name, struct
 
 struct installed_backend {
     struct str name;
-    struct str path; /* of the file; empty until it is tried */
+    struct str path;    /* of the file; empty until it is tried */
+    struct str program; /* of a backend in Python; ptr NULL: a library */
     bool is_in_directory;
     bool tried;
     const sluice_backend *backend; /* NULL: loading failed */
@@ -171,6 +173,25 @@ static bool add_file(struct backends *backends, struct str file) {
     return item != NULL;
 }
 
+/* A directory with a program. A library of the same name counts more. */
+static bool add_program(struct backends *backends, struct str name) {
+    struct str program = STR(""), python = STR("python");
+    if (!backend_name_is_valid(name) || str_eq(name, python) || find_installed(backends, name)) {
+        return true;
+    }
+    program =
+        arena_printf(backends->arena, "%s/%.*s/model.py", backends->directory.ptr, STR_ARG(name));
+    if (program.ptr && access(program.ptr, F_OK) != 0) {
+        return true;
+    }
+    struct installed_backend *item = program.ptr ? add_installed(backends, name) : NULL;
+    if (item) {
+        item->is_in_directory = true;
+        item->program = program;
+    }
+    return item != NULL;
+}
+
 static bool add_builtin(struct backends *backends, const sluice_backend *backend) {
     struct installed_backend *item = add_installed(backends, str_of(backend->name));
     if (!item) {
@@ -211,6 +232,10 @@ static bool scan_directory(struct backends *backends) {
     if (dir) {
         for (struct dirent *entry = readdir(dir); entry && ok; entry = readdir(dir)) {
             ok = add_file(backends, str_of(entry->d_name));
+        }
+        rewinddir(dir);
+        for (struct dirent *entry = readdir(dir); entry && ok; entry = readdir(dir)) {
+            ok = add_program(backends, str_of(entry->d_name));
         }
         closedir(dir);
     }
@@ -341,6 +366,15 @@ enum status backends_get(struct backends *backends, struct str name, const sluic
                          STR_ARG(name));
     }
     struct installed_backend *item = find_installed(backends, name);
+    if (item && item->program.ptr) {
+        item = find_installed(backends, STR("python"));
+        if (!item) {
+            return error_set(err, ST_BAD_MODEL,
+                             "backend %.*s is a program in Python, and the backend python is not "
+                             "installed in %s (--backend-dir)",
+                             STR_ARG(name), backends->directory.ptr);
+        }
+    }
     if (item) {
         enum status st = load_once(backends, item, err);
         *out = item->backend;
@@ -353,6 +387,11 @@ enum status backends_get(struct backends *backends, struct str name, const sluic
                      somewhere ? backends->directory.ptr : "", backends->list.ptr);
 }
 
+struct str backends_program(const struct backends *backends, struct str name) {
+    const struct installed_backend *item = find_installed(backends, name);
+    return item ? item->program : str_make(NULL, 0);
+}
+
 const sluice_backend *backends_find(struct backends *backends,
                                     bool (*accepts)(void *user, const char *extension),
                                     void *user) {
@@ -360,6 +399,9 @@ const sluice_backend *backends_find(struct backends *backends,
         struct installed_backend *item = &backends->items[i];
         bool first = !item->tried;
         struct error err;
+        if (item->program.ptr) {
+            continue; /* its models name it */
+        }
         if (load_once(backends, item, &err) != ST_OK) {
             if (first) {
                 log_event(LOG_WARNING, "a backend could not be loaded",

@@ -1,6 +1,7 @@
 /* Installed backends: shared libraries `libsluice_NAME.so` in one directory, loaded when a model
  * first needs one and kept until the process exits. A library with another ABI version is refused.
- * Also the host's side of the backend interface. */
+ * A directory NAME with a file model.py is a backend in Python: models of it are run by the backend
+ * `python`, with that file as their program. Also the host's side of the backend interface. */
 #ifndef SLUICE_SERVE_SCHEDULER_BACKEND_H
 #define SLUICE_SERVE_SCHEDULER_BACKEND_H
 
@@ -19,11 +20,15 @@ struct backends *backends_new(const char *directory, const sluice_backend *const
 /* The libraries stay loaded, because a thread may still run their code. */
 void backends_free(struct backends *backends);
 
-/* Loads the backend on the first call. Returns: ST_BAD_MODEL with the list of installed backends,
- * or with the reason why the library could not be loaded; ST_NOT_READY, ST_NO_MEMORY with what the
- * process lacked for that: the next call tries again. Thread: one at a time. */
+/* Loads the backend on the first call; of a backend in Python it is `python`. Returns: ST_BAD_MODEL
+ * with the list of installed backends, or with the reason why the library could not be loaded;
+ * ST_NOT_READY, ST_NO_MEMORY with what the process lacked for that: the next call tries again.
+ * Thread: one at a time. */
 enum status backends_get(struct backends *backends, struct str name, const sluice_backend **out,
                          struct error *err) SLUICE_MUST_USE;
+/* Returns: the program of a backend in Python; ptr NULL: it is none. Valid until `backends` is
+ * freed. */
+struct str backends_program(const struct backends *backends, struct str name);
 /* Loads backends by name until `accepts` returns true for one of a backend's file extensions.
  * Returns: that backend; NULL: none. Thread: one at a time. */
 const sluice_backend *backends_find(struct backends *backends,
