@@ -284,6 +284,16 @@ static void add_value(struct buf *out, const struct ext_proc_entry *entry) {
     pb_end(out, value);
 }
 
+void ext_proc_struct_add_entries(struct buf *out, const struct ext_proc_namespace *space) {
+    for (size_t i = 0; i < space->n_entries; i++) {
+        const struct ext_proc_entry *entry = &space->entries[i];
+        size_t member = pb_begin(out, EXT_PROC_F_ENTRIES);
+        pb_add_bytes(out, EXT_PROC_F_MAP_KEY, entry->key);
+        add_value(out, entry);
+        pb_end(out, member);
+    }
+}
+
 void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_namespace *spaces,
                          size_t n, bool nested) {
     for (size_t i = 0; i < n; i++) {
@@ -293,13 +303,7 @@ void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc
         if (nested) {
             map = pb_begin(out, EXT_PROC_F_VALUE_STRUCT);
         }
-        for (size_t j = 0; j < spaces[i].n_entries; j++) {
-            const struct ext_proc_entry *entry = &spaces[i].entries[j];
-            size_t member = pb_begin(out, EXT_PROC_F_ENTRIES);
-            pb_add_bytes(out, EXT_PROC_F_MAP_KEY, entry->key);
-            add_value(out, entry);
-            pb_end(out, member);
-        }
+        ext_proc_struct_add_entries(out, &spaces[i]);
         if (nested) {
             pb_end(out, map);
         }

@@ -145,6 +145,8 @@ struct ext_proc_value ext_proc_struct_find(struct str message, uint32_t number, 
  * them. */
 struct ext_proc_value ext_proc_struct_find_nested(struct str message, struct str space,
                                                   struct str key);
+/* Appends the members of a Struct. */
+void ext_proc_struct_add_entries(struct buf *out, const struct ext_proc_namespace *space);
 /* Appends the map that ext_proc_struct_find reads: entries of field `number`. `nested`: as a
  * Struct of Structs. */
 void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_namespace *spaces,

@@ -85,3 +85,10 @@ struct str ext_proc_attributes_make(struct arena *arena, const struct ext_proc_n
                                     size_t n) {
     return make_struct(arena, EXT_PROC_F_ATTRIBUTES, spaces, n);
 }
+
+struct str ext_proc_struct_make(struct arena *arena, const struct ext_proc_namespace *space) {
+    struct buf bytes;
+    buf_init(&bytes, arena, 256);
+    ext_proc_struct_add_entries(&bytes, space);
+    return bytes.failed || !bytes.data ? str_make(NULL, 0) : buf_str(&bytes);
+}

@@ -18,5 +18,7 @@ struct str ext_proc_metadata_make(struct arena *arena, const struct ext_proc_nam
                                   size_t n);
 struct str ext_proc_attributes_make(struct arena *arena, const struct ext_proc_namespace *spaces,
                                     size_t n);
+/* A google.protobuf.Struct of the namespace's entries. Returns: as ext_proc_metadata_make. */
+struct str ext_proc_struct_make(struct arena *arena, const struct ext_proc_namespace *space);
 
 #endif

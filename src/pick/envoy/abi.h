@@ -134,10 +134,9 @@ ENVOY_FUNCTION bool envoy_dynamic_module_callback_http_get_metadata_list_string(
     size_t index, struct envoy_text *out);
 ENVOY_FUNCTION void envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
     void *filter, struct envoy_text space, struct envoy_text key, struct envoy_text value);
-ENVOY_FUNCTION void envoy_dynamic_module_callback_http_set_dynamic_metadata_number(
-    void *filter, struct envoy_text space, struct envoy_text key, double value);
-ENVOY_FUNCTION bool envoy_dynamic_module_callback_http_add_dynamic_metadata_list_string(
-    void *filter, struct envoy_text space, struct envoy_text key, struct envoy_text value);
+/* `value`: a google.protobuf.Struct, whose members are added to the namespace. */
+ENVOY_FUNCTION void envoy_dynamic_module_callback_http_set_dynamic_metadata_struct(
+    void *filter, struct envoy_text space, struct envoy_text value);
 
 ENVOY_FUNCTION bool envoy_dynamic_module_callback_http_filter_get_attribute_string(
     void *filter, enum envoy_attribute attribute, struct envoy_text *out);

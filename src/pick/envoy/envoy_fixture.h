@@ -241,25 +241,12 @@ void envoy_dynamic_module_callback_http_set_dynamic_metadata_string(void *filter
     assert_true(space.n_bytes > 0 && key.n_bytes > 0 && value.n_bytes > 0);
 }
 
-void envoy_dynamic_module_callback_http_set_dynamic_metadata_number(void *filter,
+void envoy_dynamic_module_callback_http_set_dynamic_metadata_struct(void *filter,
                                                                     struct envoy_text space,
-                                                                    struct envoy_text key,
-                                                                    double value) {
-    (void)filter;
-    (void)space;
-    (void)key;
-    (void)value;
-}
-
-bool envoy_dynamic_module_callback_http_add_dynamic_metadata_list_string(void *filter,
-                                                                         struct envoy_text space,
-                                                                         struct envoy_text key,
-                                                                         struct envoy_text value) {
-    (void)filter;
-    (void)space;
-    (void)key;
-    (void)value;
-    return true;
+                                                                    struct envoy_text value) {
+    const struct fake_envoy *fake = filter;
+    assert_false(fake->is_destroyed);
+    assert_true(space.n_bytes > 0 && value.n_bytes > 0);
 }
 
 bool envoy_dynamic_module_callback_http_filter_get_attribute_string(void *filter,

@@ -158,19 +158,27 @@ static void change_headers(void *filter, const struct ext_proc_response *respons
     }
 }
 
-static void set_metadata(void *filter, struct str name, const struct ext_proc_entry *entry) {
-    struct envoy_text space = envoy_of_str(name), key = envoy_of_str(entry->key);
-    if (entry->numbers && entry->n_list == 1 && !entry->numbers->key.ptr) {
-        envoy_dynamic_module_callback_http_set_dynamic_metadata_number(filter, space, key,
-                                                                       entry->numbers->number);
-    } else if (entry->list) {
-        for (size_t i = 0; i < entry->n_list; i++) {
-            (void)envoy_dynamic_module_callback_http_add_dynamic_metadata_list_string(
-                filter, space, key, envoy_of_str(entry->list[i]));
+/* All entries of a namespace, where one is more than a text. Out of memory they are left out. */
+static void set_struct(const struct envoy_stream *stream, const struct ext_proc_namespace *space) {
+    struct str bytes = ext_proc_struct_make(stream->arena, space);
+    if (bytes.ptr) {
+        envoy_dynamic_module_callback_http_set_dynamic_metadata_struct(
+            stream->filter, envoy_of_str(space->name), envoy_of_str(bytes));
+    }
+}
+
+static void set_metadata(const struct envoy_stream *stream,
+                         const struct ext_proc_namespace *space) {
+    for (size_t i = 0; i < space->n_entries; i++) {
+        if (space->entries[i].list || space->entries[i].numbers) {
+            set_struct(stream, space);
+            return;
         }
-    } else if (!entry->numbers) {
-        envoy_dynamic_module_callback_http_set_dynamic_metadata_string(filter, space, key,
-                                                                       envoy_of_str(entry->text));
+    }
+    for (size_t i = 0; i < space->n_entries; i++) {
+        envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
+            stream->filter, envoy_of_str(space->name), envoy_of_str(space->entries[i].key),
+            envoy_of_str(space->entries[i].text));
     }
 }
 
@@ -192,10 +200,7 @@ static void on_respond(void *user, const struct ext_proc_response *response,
     struct envoy_stream *stream = user;
     change_headers(stream->filter, response);
     for (size_t i = 0; i < response->n_metadata; i++) {
-        const struct ext_proc_namespace *space = &response->metadata[i];
-        for (size_t k = 0; k < space->n_entries; k++) {
-            set_metadata(stream->filter, space->name, &space->entries[k]);
-        }
+        set_metadata(stream, &response->metadata[i]);
     }
     if (response->clear_route_cache) {
         override_host(stream->filter, response);

@@ -163,6 +163,28 @@ def test_in_process_override_host_chooses_of_cluster(start, echoes):
         assert names[seen["headers"]["x-gateway-destination-endpoint"]] == seen["server"]
 
 
+@pytest.mark.parametrize("scores", [False, True])
+def test_in_process_metadata_names_the_pick(start, echoes, scores):
+    """What other filters and the access log read: texts, and with --emit-endpoint-scores a Struct of numbers."""
+    inside = start(settings=", emit-endpoint-scores: true" if scores else "", pool="""metrics: {preset: vllm, interval: 50ms}
+profile:
+  plugins: [{type: queue-scorer}]
+  schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]
+""" + POOL, change=lambda text: text.replace("domains: [\"*\"]", "domains: [\"*\"]\n"
+        "                      response_headers_to_add: [{header: {key: x-metadata, value: "
+        "'%DYNAMIC_METADATA(envoy.lb)%'}}]"))
+    by_name = {one.name: one.address for one in echoes}
+    for _ in range(1000):  # until the loads of all are known
+        answer = inside.post()
+        said = json.loads(answer.get("x-metadata"))
+        if not scores or len(said) == 2:
+            break
+    assert said["x-gateway-destination-endpoint"] == by_name[json.loads(answer.body)["server"]]
+    found = said.get("x-gateway-destination-endpoint-scores", {})
+    assert set(found) == (set(by_name.values()) if scores else set())
+    assert all(0 <= score <= 1 for score in found.values())
+
+
 # ---- pools ---------------------------------------------------------------------------------------
 
 def test_in_process_requests_reach_each_server(start):
