@@ -23,8 +23,7 @@
 
 #include "common/text.h"
 #include "python/archive.h"
-
-extern char **environ;
+#include "python/process.h"
 
 enum {
     FIX_TIMEOUT_S = 600, /* of conda-unpack */
@@ -62,7 +61,7 @@ static int make_directories(char *path) {
 
 /* The directory of all environments. Programs of it are run, so it must be the user's own. */
 static sluice_status open_cache(const char *cache, char out[PATH_MAX], sluice_error *error) {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *xdg = process_getenv("XDG_CACHE_HOME"), *home = process_getenv("HOME");
     struct stat info;
     int n;
     if (cache && cache[0]) {
@@ -175,7 +174,7 @@ static int run(const char *program, const char *argument, char *out, size_t n_by
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attributes, 0);
-    int failed = posix_spawn(&pid, program, &actions, &attributes, argv, environ);
+    int failed = posix_spawn(&pid, program, &actions, &attributes, argv, process_environment());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);

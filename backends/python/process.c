@@ -25,6 +25,43 @@ enum {
     ABOVE_FD = 16, /* descriptors that are passed are above those that they become */
 };
 
+/* ---- the environment ------------------------------------------------------------------------- */
+
+static char **the_environment;
+
+int process_keep_environment(void) {
+    size_t n = 0;
+    if (the_environment) {
+        return 1;
+    }
+    while (environ[n]) {
+        n++;
+    }
+    char **kept = calloc(n + 1, sizeof(*kept));
+    for (size_t i = 0; kept && i < n; i++) {
+        kept[i] = strdup(environ[i]);
+        if (!kept[i]) {
+            return 0;
+        }
+    }
+    the_environment = kept;
+    return kept != NULL;
+}
+
+char *const *process_environment(void) {
+    return the_environment ? the_environment : environ;
+}
+
+const char *process_getenv(const char *name) {
+    size_t n = strlen(name);
+    for (char *const *item = process_environment(); *item; item++) {
+        if (strncmp(*item, name, n) == 0 && (*item)[n] == '=') {
+            return *item + n + 1;
+        }
+    }
+    return NULL;
+}
+
 /* ---- the interpreter ------------------------------------------------------------------------- */
 
 static int is_program(const char *path) {
@@ -39,7 +76,7 @@ static int is_directory(const char *path) {
 
 /* Returns: 0 when no directory of PATH has the program. */
 static int find_in_path(const char *name, char out[PATH_MAX]) {
-    const char *at = getenv("PATH");
+    const char *at = process_getenv("PATH");
     while (at && *at) {
         size_t n = strcspn(at, ":");
         int wrote = snprintf(out, PATH_MAX, "%.*s/%s", (int)n, at, name);
@@ -131,7 +168,7 @@ sluice_status python_find(const struct python_choice *choice, const char *direct
         {choice->of_model, "parameter python"},
         {choice->of_env, "parameter EXECUTION_ENV_PATH"},
         {choice->of_server, "--python"},
-        {getenv("VIRTUAL_ENV"), "$VIRTUAL_ENV"},
+        {process_getenv("VIRTUAL_ENV"), "$VIRTUAL_ENV"},
     };
     char path[PATH_MAX];
     python->environment = -1;
@@ -257,15 +294,16 @@ static int is_added(const struct additions *additions, const char *variable) {
 
 /* The server's environment, with the additions. */
 static char **make_environment(struct additions *additions) {
+    char *const *from = process_environment();
     size_t n = 0, n_kept = 0;
-    while (environ[n]) {
+    while (from[n]) {
         n++;
     }
     char **made = calloc(n + additions->n + 1, sizeof(*made));
     if (made) {
         for (size_t i = 0; i < n; i++) {
-            if (!is_added(additions, environ[i])) {
-                made[n_kept++] = environ[i];
+            if (!is_added(additions, from[i])) {
+                made[n_kept++] = from[i];
             }
         }
         memcpy(made + n_kept, additions->items, additions->n * sizeof(*made));

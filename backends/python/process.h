@@ -35,6 +35,15 @@ sluice_status python_find(const struct python_choice *choice, const char *direct
 
 void python_fini(struct python *python);
 
+/* Copies the environment, when the library is loaded: others that are loaded later may change that
+ * of the process (setenv) while threads read it. Returns: 0 when out of memory. Thread: as
+ * sluice_backend_entry. */
+int process_keep_environment(void);
+/* The copy, or without one what the process has. Thread: any. */
+char *const *process_environment(void);
+/* As getenv, of the copy. */
+const char *process_getenv(const char *name);
+
 struct process {
     pid_t pid;  /* 0: none */
     int socket; /* -1: none */

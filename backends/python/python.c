@@ -173,6 +173,10 @@ const sluice_backend *sluice_backend_entry(const sluice_host *host) {
     if (!text_check_host_abi(host, table.name)) {
         return NULL;
     }
+    if (!process_keep_environment()) {
+        host->log(SLUICE_LOG_ERROR, NULL, "out of memory for the python backend");
+        return NULL;
+    }
     the_host = host;
     return &table;
 }
