@@ -58,7 +58,7 @@ class Gateway:
 
     def __init__(self, folder, config, endpoints, grpc_port=1, checked=False,
                  change=lambda text: text, more=lambda text: text, args=(), n_ready=3, pool=None,
-                 connect_timeout="60s"):
+                 connect_timeout="60s", concurrency=1):
         self.folder = str(folder)
         self.places = {LISTENER: "127.0.0.1:0", **places_of(endpoints, grpc_port)}
         self.endpoints = endpoints
@@ -78,7 +78,7 @@ class Gateway:
             if inside:
                 self.text = re.sub(r"value: {config: .*}$", lambda _: f"value: {self.picker.settings}", self.text,
                                    flags=re.M)
-            self.envoy = Envoy(folder, self.text)
+            self.envoy = Envoy(folder, self.text, concurrency)
             if inside:
                 self.picker.find()
             self.picker.wait_ready_endpoints(n_ready)

@@ -16,17 +16,15 @@ static void check_headers(struct arena *arena, const struct ext_proc_header *hea
     struct ext_proc_headers fields;
     struct ext_proc_header header = {STR(""), STR("")};
     struct error err;
-    size_t i = 0;
     assert_int_equal(ext_proc_headers_make(arena, headers, n, &fields, &err), ST_OK);
     assert_true(fields.is_compact == is_compact);
     struct ext_proc_header_iter walk = ext_proc_header_iter(&fields);
-    while (ext_proc_header_next(&walk, &header)) {
-        assert_true(i < n);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(ext_proc_header_next(&walk, &header));
         assert_true(str_eq(header.key, headers[i].key));
         assert_true(str_eq(header.value, headers[i].value));
-        i++;
     }
-    assert_int_equal(i, n);
+    assert_false(ext_proc_header_next(&walk, &header));
 }
 
 static void ext_proc_headers_of_any_length_are_read(void **state) {

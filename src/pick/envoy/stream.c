@@ -818,9 +818,12 @@ struct envoy_stream *envoy_stream_new(struct envoy_worker *worker, void *filter)
     return stream;
 }
 
+/* Within a call of the stream the session ends now: its filter is no more. */
 void envoy_stream_destroy(struct envoy_stream *stream) {
     stream->is_destroyed = true;
     if (stream->depth == 0) {
         free_stream(stream);
+    } else {
+        pick_session_cancel(stream->shared.session, NULL);
     }
 }

@@ -3,6 +3,7 @@ answers behind deploy/envoy/full-duplex.yaml, to the byte; and what ends badly l
 request."""
 import collections
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import pytest
 
 from lib import echo, http1
 from lib.envoy import LISTENER, SERVERS, Envoy, deployed, patient, places_of
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway
 
 pytestmark = pytest.mark.programs
 
@@ -279,6 +280,77 @@ def test_in_process_200_requests_at_once(start):
     for thread in threads:
         thread.join()
     assert collections.Counter(statuses) == {200: 1000}
+
+
+# ---- waiting -------------------------------------------------------------------------------------
+
+WAITING = "saturation: {max_in_flight: 1}\nflow_control: {max_wait: %s}\n"
+
+
+@pytest.fixture
+def full(tmp_path, echoes):
+    """full(max_wait): a gateway each of whose three servers has a request, which lasts until `let_go`."""
+    with contextlib.ExitStack() as ending:
+        def begin(max_wait):
+            gateway = Gateway(tmp_path, IN_PROCESS, [one.address for one in echoes], concurrency=2, change=lambda pool:
+                              re.sub(r"^(saturation|flow_control):.*\n", "", pool, flags=re.M) + WAITING % max_wait)
+            ending.callback(gateway.kill)
+            for _ in range(3):
+                busy = ending.enter_context(http1.Connection(gateway.address))
+                busy.send(http1.post(POST, BODY, b"x-answer: pause"))
+                assert busy.read_head().status == 200
+            begin.gateway = gateway
+            return gateway
+        yield begin
+        for one in echoes:
+            one.let_go()
+        assert begin.gateway.curl("/v1/completions", body=BODY).status == 200
+        begin.gateway.stop()
+
+
+def test_in_process_waiting_requests_go_on(full, echoes):
+    """In the order in which they came, with their bodies, small and large, over HTTP/1.1 and HTTP/2."""
+    gateway, answers = full("60s"), []
+
+    def ask(body, http2):
+        answers.append((body, gateway.ask("/v1/completions", body=body, http2=http2)))
+    threads = [threading.Thread(target=ask, args=(body, http2)) for body in (BODY, LONG, b'{"model": "digits"}') * 3
+               for http2 in (False, True)]
+    for thread in threads:
+        thread.start()
+    gateway.picker.wait_waiting(len(threads))
+    for one in echoes:
+        one.let_go()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == len(threads)
+    assert all(answer["sha1"] == hashlib.sha1(body).hexdigest() for body, answer in answers)
+
+
+@pytest.mark.parametrize("sent", [http1.post(POST, BODY), http1.post_head(POST, 1000) + BODY,
+                                  http1.post(b"/v2/models/digits/infer", b"{}")])
+def test_in_process_client_leaves_while_it_waits(full, sent):
+    gateway = full("60s")
+    waiting = [http1.Connection(gateway.address) for _ in range(5)]
+    for connection in waiting:
+        connection.send(sent)
+    gateway.picker.wait_waiting(5)
+    for connection in waiting:
+        connection.reset()
+    gateway.picker.wait_waiting(0)
+
+
+def test_in_process_wait_ends_with_429(full):
+    reply = full("100ms").curl("/v1/completions", body=BODY)
+    assert reply.status == 429 and reply.headers[REASON] == "rejected-ttl-expired"
+
+
+def test_in_process_body_that_stalls_is_408(start):
+    """The body names the model, and does not come: --answer-timeout, as for ext-proc."""
+    inside = start(settings=", answer-timeout: 50ms")
+    with http1.Connection(inside.address) as connection:
+        connection.send(http1.post_head(POST, 1000) + b'{"prompt": "')
+        assert connection.read_answer("POST").status == 408
 
 
 # ---- configuration -------------------------------------------------------------------------------
