@@ -175,11 +175,11 @@ static bool add_file(struct backends *backends, struct str file) {
 
 /* A directory with a program. A library of the same name counts more. */
 static bool add_program(struct backends *backends, struct str name) {
-    struct str program = STR(""), python = STR("python");
+    struct str python = STR("python");
     if (!backend_name_is_valid(name) || str_eq(name, python) || find_installed(backends, name)) {
         return true;
     }
-    program =
+    struct str program =
         arena_printf(backends->arena, "%s/%.*s/model.py", backends->directory.ptr, STR_ARG(name));
     if (program.ptr && access(program.ptr, F_OK) != 0) {
         return true;

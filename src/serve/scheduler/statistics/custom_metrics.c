@@ -216,10 +216,10 @@ sluice_status custom_family_open(const char *name, const char *help, sluice_metr
             registry.n_families++;
         }
     }
-    if (status == SLUICE_OK) {
-        (*family)->refs++;
-    } else {
+    if (status != SLUICE_OK || !*family) {
         *family = NULL;
+    } else {
+        (*family)->refs++;
     }
     pthread_mutex_unlock(&registry.lock);
     return status;
@@ -395,7 +395,7 @@ sluice_status custom_metric_open(sluice_metric_family *family, const sluice_labe
             status = refuse(error, "metric %s: it has other buckets already", family->name);
         }
     }
-    if (status == SLUICE_OK) {
+    if (status == SLUICE_OK && found) {
         found->refs++;
         *metric = found;
     }
