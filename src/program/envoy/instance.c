@@ -20,7 +20,7 @@ static const uint64_t TICK_NS = 10000000;
 
 struct envoy_instance {
     LIST_ENTRY(envoy_instance) link;
-    struct str config;
+    struct envoy_arguments arguments;
     unsigned n_refs;
     struct arena *arena;
     struct pick_settings settings;
@@ -185,7 +185,7 @@ static void write_ready_file(struct envoy_instance *self) {
 }
 
 static enum status start(struct envoy_instance *self, struct error *err) {
-    enum status st = envoy_settings_read(self->config, self->arena, &self->settings, err);
+    enum status st = envoy_settings_read(&self->arguments, &self->settings, err);
     if (st != ST_OK) {
         return st;
     }
@@ -229,11 +229,13 @@ static void stop(struct envoy_instance *self) {
     ready_file_remove(&self->ready_file);
 }
 
-static enum status instance_new(struct str config, struct envoy_instance **out, struct error *err) {
+/* Owns: takes the arena. */
+static enum status instance_new(const struct envoy_arguments *arguments,
+                                struct envoy_instance **out, struct error *err) {
     struct envoy_instance *self = must_calloc(1, sizeof(*self), "the picker");
     struct pool_stats numbers;
-    self->arena = must_arena_new("the picker");
-    self->config = arena_dup(self->arena, config);
+    self->arena = arguments->arena;
+    self->arguments = *arguments;
     self->n_refs = 1;
     enum status st = start(self, err);
     if (st != ST_OK) {
@@ -250,20 +252,32 @@ static enum status instance_new(struct str config, struct envoy_instance **out, 
     return ST_OK;
 }
 
-enum status envoy_instance_get(struct str config, struct envoy_instance **out, struct error *err) {
+static struct envoy_instance *find_instance(struct str text) {
     struct envoy_instance *found;
-    enum status st = ST_OK;
-    call_once(&instances.once, init_instances);
-    lock_acquire(&instances.lock);
     LIST_FOREACH(found, &instances.items, link) {
-        if (str_eq(found->config, config)) {
+        if (str_eq(found->arguments.text, text)) {
             break;
         }
     }
+    return found;
+}
+
+enum status envoy_instance_get(struct str config, struct envoy_instance **out, struct error *err) {
+    struct arena *arena = must_arena_new("the picker");
+    struct envoy_arguments arguments;
+    enum status st = envoy_arguments_read(config, arena, &arguments, err);
+    if (st != ST_OK) {
+        arena_free(arena);
+        return st;
+    }
+    call_once(&instances.once, init_instances);
+    lock_acquire(&instances.lock);
+    struct envoy_instance *found = find_instance(arguments.text);
     if (found) {
         found->n_refs++;
+        arena_free(arena);
     } else {
-        st = instance_new(config, &found, err);
+        st = instance_new(&arguments, &found, err);
         if (st == ST_OK) {
             LIST_INSERT_HEAD(&instances.items, found, link);
         }

@@ -1,18 +1,13 @@
 /* The object becomes a command line: so a setting is read, checked and explained as the flag. */
 #include "program/envoy/settings.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/buf.h"
 #include "core/base/doc/doc.h"
 
 enum { MOST_ARGUMENTS = 1024 };
-
-struct arguments {
-    struct arena *arena;
-    char *items[MOST_ARGUMENTS];
-    int n;
-};
 
 /* What is Envoy's in this place, or asks for a program of its own. */
 static const char *const NOT_HERE[] = {"grpc",
@@ -33,8 +28,8 @@ static const char *const NOT_HERE[] = {"grpc",
                                        "max-connections",
                                        "grpc-tls-self-signed"};
 
-static enum status add_argument(struct arguments *arguments, const char *prefix, struct str text,
-                                struct error *err) {
+static enum status add_argument(struct envoy_arguments *arguments, const char *prefix,
+                                struct str text, struct error *err) {
     if (arguments->n >= MOST_ARGUMENTS - 1) {
         return error_set(err, ST_BAD_CONFIG, "filter_config: more than %d settings",
                          (int)MOST_ARGUMENTS);
@@ -44,7 +39,8 @@ static enum status add_argument(struct arguments *arguments, const char *prefix,
     return ST_OK;
 }
 
-static enum status add_flag(struct arguments *arguments, const char *name, struct error *err) {
+static enum status add_flag(struct envoy_arguments *arguments, const char *name,
+                            struct error *err) {
     for (size_t i = 0; i < sizeof(NOT_HERE) / sizeof(NOT_HERE[0]); i++) {
         if (strcmp(name, NOT_HERE[i]) == 0) {
             return error_set(err, ST_BAD_CONFIG,
@@ -56,7 +52,7 @@ static enum status add_flag(struct arguments *arguments, const char *name, struc
     return add_argument(arguments, "--", str_of(name), err);
 }
 
-static enum status add_value(struct arguments *arguments, const struct doc_node *value,
+static enum status add_value(struct envoy_arguments *arguments, const struct doc_node *value,
                              struct error *err) {
     struct str text = {NULL, 0};
     double number = 0;
@@ -71,7 +67,7 @@ static enum status add_value(struct arguments *arguments, const struct doc_node 
     return add_argument(arguments, "", arena_printf(arguments->arena, "%.15g", number), err);
 }
 
-static enum status add_setting(struct arguments *arguments, const struct doc_node *member,
+static enum status add_setting(struct envoy_arguments *arguments, const struct doc_node *member,
                                struct error *err) {
     struct doc_node item = {.doc = NULL};
     bool on = false;
@@ -86,45 +82,67 @@ static enum status add_setting(struct arguments *arguments, const struct doc_nod
     return st;
 }
 
-static enum status add_settings(struct arguments *arguments, const struct doc *doc,
+static int compare_keys(const void *a, const void *b) {
+    const struct doc_node *left = a, *right = b;
+    return strcmp(left->key, right->key);
+}
+
+/* By their names: Envoy writes a Struct's members in any order. */
+static enum status add_settings(struct envoy_arguments *arguments, const struct doc *doc,
                                 struct error *err) {
     struct doc_node root = doc_root(doc), member = {.doc = NULL};
     struct str file = {NULL, 0};
     enum status st = ST_OK;
+    if (!doc_is_present(&root)) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "filter_config: expected the settings, such as {config: "
+                         "/etc/sluice/pool.yaml}, or the name of that file");
+    }
     if (doc_is_text(&root)) {
         st = doc_read_str(&root, &file, err);
         st = st == ST_OK ? add_argument(arguments, "", STR("--config"), err) : st;
         return st == ST_OK ? add_argument(arguments, "", file, err) : st;
     }
     st = doc_expect_object(&root, err);
-    while (st == ST_OK && doc_next_member(&root, &member)) {
-        st = add_setting(arguments, &member, err);
+    size_t n = 0, most = st == ST_OK ? MOST_ARGUMENTS : 0;
+    struct doc_node *members = arena_calloc(arguments->arena, most + 1, sizeof(*members));
+    while (n < most && doc_next_member(&root, &member)) {
+        members[n++] = member;
+    }
+    qsort(members, n, sizeof(*members), compare_keys);
+    for (size_t i = 0; i < n && st == ST_OK; i++) {
+        st = add_setting(arguments, &members[i], err);
     }
     return st;
 }
 
-enum status envoy_settings_read(struct str config, struct arena *arena, struct pick_settings *out,
-                                struct error *err) {
-    struct arguments *arguments = arena_calloc(arena, 1, sizeof(*arguments));
+/* The arguments, one a line. */
+static struct str join(const struct envoy_arguments *arguments, struct arena *arena) {
+    struct buf text;
+    buf_init(&text, arena, 256);
+    for (int i = 0; i < arguments->n; i++) {
+        buf_add_str(&text, str_of(arguments->items[i]));
+        buf_add_char(&text, '\n');
+    }
+    return buf_str(&text);
+}
+
+enum status envoy_arguments_read(struct str config, struct arena *arena,
+                                 struct envoy_arguments *out, struct error *err) {
     struct doc *doc = NULL;
-    arguments->arena = arena;
-    enum status st = add_argument(arguments, "", STR("pick"), err);
-    if (st == ST_OK && str_trim(config).len == 0) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "filter_config: expected the settings, such as {config: "
-                         "/etc/sluice/pool.yaml}, or the name of that file");
-    }
-    if (st == ST_OK) {
-        st = doc_parse(DOC_YAML, "filter_config", config, &doc, err);
-    }
-    if (st == ST_OK) {
-        st = add_settings(arguments, doc, err);
-    }
+    *out = (struct envoy_arguments){.arena = arena};
+    out->items = arena_calloc(arena, MOST_ARGUMENTS, sizeof(char *));
+    enum status st = add_argument(out, "", STR("pick"), err);
+    st = st == ST_OK ? doc_parse(DOC_YAML, "filter_config", config, &doc, err) : st;
+    st = st == ST_OK ? add_settings(out, doc, err) : st;
     doc_free(doc);
-    if (st != ST_OK) {
-        return st;
-    }
-    if (pick_settings_read(arguments->n, arguments->items, arena, out) >= 0) {
+    out->text = join(out, arena);
+    return st;
+}
+
+enum status envoy_settings_read(const struct envoy_arguments *arguments, struct pick_settings *out,
+                                struct error *err) {
+    if (pick_settings_read(arguments->n, arguments->items, arguments->arena, out) >= 0) {
         return error_set(err, ST_BAD_CONFIG, "filter_config: the settings can't be used");
     }
     return pick_settings_choose_discovery(out, err);

@@ -10,10 +10,13 @@ import re
 import threading
 
 import pytest
+import yaml
 
 from lib import echo, http1
-from lib.envoy import LISTENER, SERVERS, Envoy, deployed, patient, places_of
+from lib.envoy import ADMIN, LISTENER, SERVERS, Envoy, deployed, patient, places_of
 from lib.gateway import IN_PROCESS, Gateway
+from lib.load import Load
+from lib.ports import free_port
 
 pytestmark = pytest.mark.programs
 
@@ -351,6 +354,55 @@ def test_in_process_body_that_stalls_is_408(start):
     with http1.Connection(inside.address) as connection:
         connection.send(http1.post_head(POST, 1000) + b'{"prompt": "')
         assert connection.read_answer("POST").status == 408
+
+
+# ---- a listener that is replaced -----------------------------------------------------------------
+
+def replace_whole(path, text):
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
+
+
+def listener_from_file(text, path):
+    """Envoy's configuration with its listener in a file of its own, which is read again when it is replaced."""
+    tree = yaml.safe_load(text)
+    listener = {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
+                **tree["static_resources"].pop("listeners")[0]}
+    replace_whole(path, json.dumps({"resources": [listener]}))
+    tree["admin"] = yaml.safe_load(ADMIN)["admin"]
+    tree["node"] = {"id": "one", "cluster": "one"}
+    tree["dynamic_resources"] = {"lds_config": {"path_config_source": {
+        "path": path, "watched_directory": {"path": os.path.dirname(path)}}}}
+    return yaml.safe_dump(tree), listener
+
+
+def test_in_process_listener_is_replaced_under_load(tmp_path, echoes):
+    """With the same settings it shares the picker; with others it has one of its own, and the first one ends with its
+    last request. No request fails."""
+    pool, path = tmp_path / "pool.yaml", str(tmp_path / "listener.json")
+    pool.write_text(POOL % "\n".join(f"  - {one.address}" for one in echoes))
+    port = free_port()
+    text = patient(deployed("in-process.yaml", {LISTENER: f"127.0.0.1:{port}"})).replace(
+        "config: pool.yaml", f"config: {pool}, metrics: none")
+    text, listener = listener_from_file(text, path)
+    envoy = Envoy(tmp_path, text)
+    try:
+        with Load(envoy.address, 4, "POST", "/v1/completions", BODY) as load:
+            load.wait_more(50, 200)
+            for settings in ({"log-level": "info"}, {"log-level": "info"}, {"log-level": "warning"}):
+                said = json.dumps(listener).replace('"metrics": "none"', '"metrics": "none", ' + json.dumps(settings)[1:-1])
+                n = envoy.counter("listener_manager.listener_create_success")
+                replace_whole(path, said.replace('"stat_prefix": "inference"', f'"stat_prefix": "inference{n}"').join(
+                    ('{"resources": [', "]}")))
+                while envoy.counter("listener_manager.listener_create_success") == n:
+                    load.wait_more(5)
+                load.wait_more(50, 200)
+        assert set(load.outcomes) == {200}
+    finally:
+        envoy.kill()
+    assert envoy.log_text().count("picker in Envoy: ready") == 2
+    assert "can't start" not in envoy.log_text()
 
 
 # ---- configuration -------------------------------------------------------------------------------
