@@ -93,11 +93,6 @@ static enum status add_settings(struct envoy_arguments *arguments, const struct 
     struct doc_node root = doc_root(doc), member = {.doc = NULL};
     struct str file = {NULL, 0};
     enum status st = ST_OK;
-    if (!doc_is_present(&root)) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "filter_config: expected the settings, such as {config: "
-                         "/etc/sluice/pool.yaml}, or the name of that file");
-    }
     if (doc_is_text(&root)) {
         st = doc_read_str(&root, &file, err);
         st = st == ST_OK ? add_argument(arguments, "", STR("--config"), err) : st;
@@ -108,6 +103,11 @@ static enum status add_settings(struct envoy_arguments *arguments, const struct 
     struct doc_node *members = arena_calloc(arguments->arena, most + 1, sizeof(*members));
     while (n < most && doc_next_member(&root, &member)) {
         members[n++] = member;
+    }
+    if (st == ST_OK && n == 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "filter_config: expected the settings, such as {config: "
+                         "/etc/sluice/pool.yaml}, or the name of that file");
     }
     qsort(members, n, sizeof(*members), compare_keys);
     for (size_t i = 0; i < n && st == ST_OK; i++) {

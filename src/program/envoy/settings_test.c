@@ -31,10 +31,11 @@ static const struct row ROWS[] = {
      "pick\n--fairness-id-metric-label-limit\n5\n--max-body-size\n1000000\n", false},
     {"", "expected the settings", true},
     {" \n", "expected the settings", true},
+    {"{}", "expected the settings", true},
     {"[1, 2]", "filter_config", true},
     {"{config: {a: 1}}", "expected a text", true},
     {"{config: [[a]]}", "expected a text", true},
-    {"{config", "filter_config:1", true},
+    {"{config", "not YAML", true},
     {"{grpc: \"127.0.0.1:1\"}", "grpc is a setting of `sluice pick` as a program", true},
     {"{leader-election: true}", "leader-election", true},
 };

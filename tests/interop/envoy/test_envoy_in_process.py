@@ -409,7 +409,7 @@ def test_in_process_listener_is_replaced_under_load(tmp_path, echoes):
 
 @pytest.mark.parametrize("config, says", [
     ("{config: /nowhere/pool.yaml}", "/nowhere/pool.yaml"),
-    ("{}", "nothing to pick from"),
+    ("{}", "expected the settings"),
     ("{grpc: \"127.0.0.1:9002\"}", "has no effect in Envoy"),
     ("{config: pool.yaml, no-such-setting: 1}", "no-such-setting"),
     ("{endpoint: [\"127.0.0.1:8000\"], max-body-size: enormous}", "max-body-size"),
