@@ -59,10 +59,17 @@ static int make_directories(char *path) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
+/* Returns: whether it is a directory of the user's, which others cannot write to. */
+static int is_own(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
+           !(info.st_mode & 022);
+}
+
 /* The directory of all environments. Programs of it are run, so it must be the user's own. */
 static sluice_status open_cache(const char *cache, char out[PATH_MAX], sluice_error *error) {
     const char *xdg = process_getenv("XDG_CACHE_HOME"), *home = process_getenv("HOME");
-    struct stat info;
+    char of_tmp[64] = "";
     int n;
     if (cache && cache[0]) {
         n = snprintf(out, PATH_MAX, "%s", cache);
@@ -71,15 +78,16 @@ static sluice_status open_cache(const char *cache, char out[PATH_MAX], sluice_er
     } else if (home && home[0] == '/' && access(home, W_OK) == 0) {
         n = snprintf(out, PATH_MAX, "%s/.cache/sluice/python-environments", home);
     } else {
-        n = snprintf(out, PATH_MAX, "/tmp/sluice-%u/python-environments", (unsigned)getuid());
+        snprintf(of_tmp, sizeof(of_tmp), "/tmp/sluice-%u", (unsigned)geteuid());
+        n = snprintf(out, PATH_MAX, "%s/python-environments", of_tmp);
     }
-    if (n < 0 || n >= PATH_MAX - 64 || !make_directories(out) || stat(out, &info) != 0) {
+    if (n < 0 || n >= PATH_MAX - 64 || !make_directories(out)) {
         return error_set(error, SLUICE_INTERNAL,
                          "the cache of Python environments, %.200s, cannot be made: %s (parameter "
                          "env_cache)",
                          out, strerror(n < PATH_MAX - 64 ? errno : ENAMETOOLONG));
     }
-    if (info.st_uid != geteuid() || (info.st_mode & 022)) {
+    if (!is_own(out) || (of_tmp[0] && !is_own(of_tmp))) {
         return error_set(error, SLUICE_INVALID_ARGUMENT,
                          "the cache of Python environments, %.200s, can be written by other users, "
                          "or is another user's (parameter env_cache)",

@@ -203,9 +203,13 @@ def test_archives_that_do_not_fit_are_errors_of_their_models(running, tmp_path):
 def test_cache_that_others_can_write_is_refused(start_server, tmp_path):
     (tmp_path / "open").mkdir()
     os.chmod(tmp_path / "open", 0o777)
+    (tmp_path / "link").symlink_to(tmp_path)
     path = pack(tmp_path / "env.tar.gz", *WHOLE)
     python_models.write(tmp_path / "models", "does", "does", DOES + parameter("EXECUTION_ENV_PATH", path)
                         + parameter("env_cache", tmp_path / "open"))
+    python_models.write(tmp_path / "models", "linked", "does", DOES + parameter("EXECUTION_ENV_PATH", path)
+                        + parameter("env_cache", tmp_path / "link"))
     server = start_server("--model-repository", tmp_path / "models", *FLAGS, wait="loaded")
     server.expect_error("model failed to load")
-    assert "can be written by other users" in server.log_text()
+    reasons = {line["model"]: line["reason"] for line in server.log_lines() if "reason" in line and "model" in line}
+    assert all("can be written by other users" in reasons[model] for model in ("does", "linked"))
