@@ -6,8 +6,10 @@
  * asynchronously). */
 #include "identity/identity.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* The process's host, set once by sluice_backend_entry; the other functions do not receive it. */
 static const sluice_host *the_host;
@@ -22,6 +24,13 @@ struct sluice_instance {
     struct async_responder *responder; /* for asynchronous answers; else NULL */
 };
 
+/* Simulates a model that takes long to load. */
+static void wait_seconds(uint64_t seconds) {
+    struct timespec left = {.tv_sec = (time_t)seconds};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
 static sluice_status model_open(const sluice_model_args *args, sluice_model **model,
                                 sluice_error *error) {
     *model = NULL;
@@ -35,6 +44,7 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
         free(opened);
         return status;
     }
+    wait_seconds(opened->options.creation_delay_s);
     *model = opened;
     return SLUICE_OK;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DELAY_US = 60000000, MAX_RESPONSES = 1000 };
+enum { MAX_DELAY_US = 60000000, MAX_CREATION_DELAY_S = 600, MAX_RESPONSES = 1000 };
 
 /* Parses decimal digits up to `max`. */
 static int number_parse(const char *text, size_t n_bytes, uint64_t max, uint64_t *value) {
@@ -76,8 +76,8 @@ static void warn_of_unknown(const sluice_model_args *args, const sluice_param *p
         return;
     }
     snprintf(text, sizeof(text),
-             "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, "
-             "echo_parameters, execute_delay_ms, fail, "
+             "parameter %.80s is unknown to the identity backend and ignored (it knows "
+             "creation_delay_sec, delay_us, echo_parameters, execute_delay_ms, fail, "
              "interval_us, respond_from, responses, responses_by_request and end_apart)",
              param->name);
     host->log(SLUICE_LOG_WARNING, args->name, text);
@@ -94,6 +94,9 @@ static sluice_status param_read(struct options *options, const sluice_model_args
             number_read(param, 0, MAX_DELAY_US / 1000, &options->delay_us, error);
         options->delay_us *= 1000;
         return status;
+    }
+    if (strcmp(param->name, "creation_delay_sec") == 0) { /* Triton's name */
+        return number_read(param, 0, MAX_CREATION_DELAY_S, &options->creation_delay_s, error);
     }
     if (strcmp(param->name, "interval_us") == 0) {
         return number_read(param, 0, MAX_DELAY_US, &options->interval_us, error);

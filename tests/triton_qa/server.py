@@ -3,6 +3,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -31,7 +32,8 @@ class Server:
         with self.log.open('wb') as out:
             self.process = subprocess.Popen([program, 'tritonserver', *arguments], cwd=cwd, stdin=subprocess.DEVNULL,
                                             stdout=out, stderr=subprocess.STDOUT,
-                                            env={**os.environ, 'TRITON_CLOUD_CREDENTIAL_PATH': ''})
+                                            env={**os.environ, 'TRITON_CLOUD_CREDENTIAL_PATH': '',
+                                                 'VIRTUAL_ENV': sys.prefix})  # whose Python runs models
 
     def wait(self, state):
         """Waits until it is `ready` or `live`. Returns whether it is; a server that ended is not."""

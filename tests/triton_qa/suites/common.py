@@ -5,7 +5,7 @@ import onnx
 
 SERVE = ['--model-repository=models']
 
-PYTHON = 'needs a model in Python, which this runner does not set up'
+CALLS = 'needs a model in Python that calls other models'
 DELAY_HOOK = "needs TRITONSERVER_DELAY_SCHEDULER, a hook in Triton's scheduler by which it waits for requests"
 CUSTOM = "needs a backend that Triton's build makes for its tests"
 GPU = 'needs a GPU'
@@ -65,6 +65,18 @@ def in_place_of_python(models, source, name=None):
     for path in folder.rglob('*.py'):
         path.unlink()
     models.edit(folder.name, '"python"', '"identity"')
+
+
+def in_python(models, source, name=None, lines=()):
+    """A model in Python as it is in the checkout, with further lines in its class."""
+    folder = models.add(source, name)
+    program = folder / 'model.py'
+    if program.is_file():
+        (folder / '1').mkdir(exist_ok=True)
+        program = program.rename(folder / '1' / 'model.py')
+        with program.open('a') as out:
+            out.writelines(f'    {line}\n' for line in lines)
+    return folder
 
 
 def example_models(place):

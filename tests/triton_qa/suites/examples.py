@@ -4,7 +4,7 @@ import shutil
 import onnx
 
 from plan import CLIENT_EXAMPLES, NotRun, Programs
-from suites.common import CUSTOM, GPU, PYTHON, SERVE, example_models
+from suites.common import CUSTOM, GPU, SERVE, example_models
 
 
 def models_of_examples(place):
@@ -73,6 +73,6 @@ SUITES = [
              ['simple_grpc_model_control.py']),
     NotRun(CLIENT_EXAMPLES, len(CUDA), f'simple_…_cudashm_client.py: {GPU}'),
     NotRun(CLIENT_EXAMPLES, 1, 'ensemble_image_client.py: an ensemble whose first step decodes pictures with a backend of a tutorial'),
-    NotRun(CLIENT_EXAMPLES, 1, f'simple_grpc_custom_repeat.py: {PYTHON}'),
+    NotRun(CLIENT_EXAMPLES, 1, f'simple_grpc_custom_repeat.py: {CUSTOM}'),
     NotRun(CLIENT_EXAMPLES, 3, f'simple_…_sequence_…_client.py -d: {CUSTOM}'),
 ]

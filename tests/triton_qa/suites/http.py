@@ -1,6 +1,6 @@
 """What is tested over HTTP: requests, restricted APIs, limits of bodies, generate."""
 from plan import NotRun, Run
-from suites.common import PYTHON, SERVE, example_models, made, simple_identity
+from suites.common import SERVE, example_models, in_python, made, simple_identity
 
 QUEUED = '''dynamic_batching {
     max_queue_delay_microseconds: 1000000
@@ -42,6 +42,23 @@ def grpc_aio_models(place):
     models.add(models.folder / 'simple_identity', 'simple_identity_2')
 
 
+def generate_models(place):
+    models = place.repository()
+    for source in sorted((place.qa / 'python_models' / 'generate_models').iterdir()):
+        in_python(models, source)
+
+
+def plugin_models(place):
+    in_python(place.repository(), place.dir / 'client_plugin_models' / 'client_plugin_test')
+
+
+def unit_models(place):
+    models = place.repository()
+    models.add(place.examples / 'simple')
+    in_python(models, place.qa / 'python_models' / 'string_identity')
+    models.edit('string_identity', r'dims: \[ 1 \]', 'dims: [ -1 ]')
+
+
 SUITES = [
     Run('L0_http', 'http_test.py', http_models, [*SERVE, '--model-control-mode=explicit', '--load-model=*'],
         not_run={'HttpTest.test_loading_large_invalid_model': 'makes a body of 2.7 GiB, with 10 GiB of memory'}),
@@ -61,9 +78,17 @@ SUITES = [
         label='higher limit',
         cases=['InferSizeLimitTest.test_large_input_raw_binary', 'InferSizeLimitTest.test_large_input_json',
                'InferSizeLimitTest.test_large_input_compressed']),
-    NotRun('L0_http', 18, f'generate_endpoint_test.py: {PYTHON}'),
+    Run('L0_http', 'generate_endpoint_test.py', generate_models, SERVE),
     NotRun('L0_http', 1, 'http_basic_auth_test.py: needs nginx before the server'),
     Run('L0_grpc', 'python_grpc_aio_test.py', grpc_aio_models, [*SERVE, '--allow-client-shm=true']),
-    NotRun('L0_grpc', 2, f'grpc_client_plugin_test.py: {PYTHON}'),
+    Run('L0_grpc', 'python_unit_test.py', unit_models, SERVE,
+        cases=['GrpcTest.test_duplicate_output_names_rejected', 'GrpcTest.test_bytes_contents_many_elements_serialization']),
+    Run('L0_grpc', 'python_unit_test.py', example_models,
+        [*SERVE, '--grpc-restricted-protocol=model-repository:admin-key=admin-value',
+         '--grpc-restricted-protocol=inference,health:infer-key=infer-value'], live=True,
+        cases=[f'RestrictedProtocolTest.test_{case}' for case in (
+            'sanity', 'model_repository', 'health', 'infer', 'stream_infer')]),
+    Run('L0_grpc', 'grpc_client_plugin_test.py', plugin_models,
+        [*SERVE, '--http-header-forward-pattern=.*', '--grpc-header-forward-pattern=.*']),
     NotRun('L0_grpc', 1, 'grpc_basic_auth_test.py: needs nginx before the server'),
 ]

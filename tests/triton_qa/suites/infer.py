@@ -1,8 +1,8 @@
 """Values: inference of models of all datatypes and shapes, over HTTP and gRPC, with and without shared memory."""
 import shutil
 
-from plan import NotRun, Run
-from suites.common import (PYTHON, SERVE, SHARED, custom_zero, in_place_of_python, made, stand_in, with_ensembles)
+from plan import NotRun, Programs, Run
+from suites.common import SERVE, SHARED, custom_zero, in_place_of_python, in_python, made, stand_in, with_ensembles
 
 ENSEMBLES_OF_ONNX = (
     'wrong_label_int32_float32_float32', 'label_override_int32_float32_float32', 'mix_type_int32_float32_float32',
@@ -75,6 +75,10 @@ def large_models(place):
     models.add(made(place, 'onnx_nobatch_zero_1_float32', 'qa_identity_model_repository'))
 
 
+def null_models(place):
+    in_python(place.repository(), place.qa / 'python_models' / 'string', 'python_string')
+
+
 ONNX = {'BACKENDS': 'onnx', 'TRITON_SERVER_CPU_ONLY': '1'}
 
 NOT_SHARED = {
@@ -103,5 +107,6 @@ SUITES = [
         cases=['LargePayLoadTest.test_onnx']),  # the script is older than the limit of 64 MiB
     NotRun('L0_large_payload', 3, 'models of LibTorch, TensorRT and Python'),
     NotRun('L0_custom_ops', 3, 'operators of LibTorch, and a library that the build of ONNX Runtime makes for its own tests'),
-    NotRun('L0_nullchar_string', 2, PYTHON),
+    Programs('L0_nullchar_string', null_models, SERVE,
+             ['nullchar_string_client.py -m python_string', 'nullchar_string_client.py -m python_string -i grpc -u localhost:8001']),
 ]

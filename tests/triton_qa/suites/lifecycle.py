@@ -2,7 +2,7 @@
 import shutil
 
 from plan import NotRun, Run
-from suites.common import CUSTOM, GPU, PYTHON, custom_zero, delay, made, stand_in
+from suites.common import CUSTOM, GPU, custom_zero, delay, in_python, made, stand_in
 
 FILE = 'lifecycle_test.py'
 FLOATS, INTS = 'float32_float32_float32', 'int32_int32_int32'
@@ -160,6 +160,9 @@ def identity(versions, policy, after=''):
             (folder / version).mkdir(exist_ok=True)
         if policy:
             models.append('identity_zero_1_int32', f'version_policy: {{ specific {{ versions: [{policy}] }}}}')
+        if after == 'v2':
+            (place.dir / 'config.pbtxt.v2').write_text(
+                f'{plain}\nversion_policy: {{ specific {{ versions: [2] }}}}\n')
         if after == 'new':
             shutil.copy(folder / 'config.pbtxt', place.dir / 'config.pbtxt.new')
         if after == 'gpu':
@@ -202,6 +205,33 @@ def slow_to_load(place):
     models.append('custom_zero_1_float32', 'parameters [ { key: "creation_delay_sec" value: { string_value: "10" } } ]')
 
 
+PYTHON_IDENTITY = 'identity_fp32'
+SLOW_START = ('def initialize(self, args):', '    import time', '    time.sleep(10)')
+
+
+def python_identity(models, name=PYTHON_IDENTITY, lines=()):
+    in_python(models, models.place.qa / 'python_models' / PYTHON_IDENTITY, name, lines)
+
+
+def one_python(lines):
+    def models_of(place):
+        python_identity(place.repository('models'), lines=lines)
+    return models_of
+
+
+def pairs_that_load_slowly(place):
+    models = place.repository('models')
+    for number in '12':
+        models.add(place.dir / 'identity_zero_1_int32', f'identity_zero_1_int32_{number}', version_dir=True)
+        python_identity(models, f'python_{PYTHON_IDENTITY}_{number}', SLOW_START)
+
+
+def exchanged_while_it_loads(place):
+    shutil.rmtree(place.dir / 'models_v1', ignore_errors=True)
+    place.repository('models').add(place.dir / 'identity_zero_1_int32', 'identity_model', version_dir=True)
+    python_identity(place.repository('models_v2'), 'identity_model')
+
+
 def custom_config(there):
     def after(place, models):
         folder = models.folder / f'libtorch_{FLOATS}'
@@ -216,8 +246,9 @@ def custom_config(there):
 
 LOADED = '--load-model=identity_zero_1_int32'
 RELOADS = [
-    lifecycle('model_availability_on_reload_3', identity('12', '1', 'new'),
-              [*ONE, EXPLICIT, QUICK, NO_STRICT, LOADED, ANY_READY], label=protocol, **env)
+    lifecycle(f'model_availability_on_reload{case}', models, [*ONE, EXPLICIT, QUICK, NO_STRICT, LOADED, ANY_READY],
+              label=protocol, **env)
+    for case, models in (('', identity('1', '')), ('_2', identity('12', '1', 'v2')), ('_3', identity('12', '1', 'new')))
     for protocol, env in (('http', {}), ('grpc', {'TRITONSERVER_USE_GRPC': '1'}))]
 STARTUP = [*BOTH, EXPLICIT, ANY_READY, NO_STRICT, STAY]
 
@@ -271,8 +302,15 @@ SUITES = [
               [*ONE, *POLL, '--model-config-name=custom']),
     NotRun('L0_lifecycle', 4, 'test_parse_error_noexit, of a server without a model repository: Triton serves none, here '
                               'the start fails'),
-    NotRun('L0_lifecycle', 8, f'slow loads and unloads: {PYTHON}'),
-    NotRun('L0_lifecycle', 4, "test_model_availability_on_reload, …_2: need creation_delay_sec of Triton's identity backend"),
+    lifecycle('concurrent_model_load_speedup', pairs_that_load_slowly, [*ONE, EXPLICIT]),
+    lifecycle('concurrent_model_load', exchanged_while_it_loads, [*ONE, EXPLICIT]),
+    lifecycle('shutdown_while_background_unloading',
+              one_python(('def finalize(self):', '    import time', '    time.sleep(10)')),
+              [*ONE, EXPLICIT, f'--load-model={PYTHON_IDENTITY}']),
+    lifecycle('shutdown_while_loading', one_python(SLOW_START), [*ONE, EXPLICIT]),
+    NotRun('L0_lifecycle', 3, 'test_concurrent_model_instance_load_…, test_model_config_overwite: load a model in Python with a '
+                              'configuration of the request, which is refused: programs do not come with requests'),
+    NotRun('L0_lifecycle', 2, "test_shutdown_with_live_connection, test_load_new_model_version: compare with lines of Triton's log"),
     NotRun('L0_lifecycle', 1, f'test_shutdown_sequence: {CUSTOM}'),
     NotRun('L0_lifecycle', 1, f'test_load_gpu_limit: {GPU}'),
     NotRun('L0_lifecycle', 4, 'test_load_same_model_different_platform: models of TensorRT and LibTorch'),

@@ -5,7 +5,7 @@ import shutil
 import time
 
 from plan import NotRun, Programs, Run
-from suites.common import GPU, PYTHON, SERVE, example_models, in_place_of_python, made, stand_in
+from suites.common import (CALLS, GPU, SERVE, delay, example_models, in_place_of_python, in_python, made, stand_in)
 
 # L0_input_validation
 
@@ -13,7 +13,7 @@ from suites.common import GPU, PYTHON, SERVE, example_models, in_place_of_python
 def validation_models(place):
     models = place.repository()
     for name in ('input_all_optional', 'input_all_required', 'input_optional'):
-        in_place_of_python(models, place.qa / 'L0_input_validation' / 'models' / name)
+        in_python(models, place.qa / 'L0_input_validation' / 'models' / name)
 
 
 def shape_models(place):
@@ -33,8 +33,7 @@ VALIDATION = 'input_validation_test.py'
 INPUT_VALIDATION = [
     Run('L0_input_validation', VALIDATION, validation_models, SERVE,
         cases=[f'InputValTest.test_input_validation_{case}' for case in (
-            'required_empty', 'optional_empty', 'required_missing', 'optional')],
-        not_run={'InputValTest.test_input_validation_all_optional': PYTHON}),
+            'required_empty', 'optional_empty', 'required_missing', 'optional', 'all_optional')]),
     Run('L0_input_validation', VALIDATION, shape_models, [*SERVE, '--allow-client-shm=true'],
         cases=['InputShapeTest.test_input_shape_validation', 'InputShapeTest.test_input_string_shape_validation'],
         not_run={'InputShapeTest.test_wrong_input_shape_tensor_size': 'shape tensors of TensorRT'}),
@@ -60,13 +59,19 @@ def large_offset_models(place):
             shutil.rmtree(models.folder / f'{framework}_int32_int32_int32' / version)
 
 
+def slow_simple(place):
+    in_python(place.repository(), place.qa / 'python_models' / 'execute_delayed_model', 'simple')
+
+
 SHARED_MEMORY = [run for protocol in ('http', 'grpc') for run in (
     Run('L0_shared_memory', 'shared_memory_test.py', example_models, SERVE, label=protocol,
         cases=['SharedMemoryTest.test_client_shm_disabled_by_default'], env={'CLIENT_TYPE': protocol}),
     Run('L0_shared_memory', 'shared_memory_test.py', example_models, [*SERVE, '--allow-client-shm=true'], label=protocol,
-        cases=SHARED_MEMORY_CASES, restart=True, env={'CLIENT_TYPE': protocol},
-        not_run={f'TestSharedMemoryUnregister.test_unregister_shm_{case}_{protocol}': PYTHON for case in (
-            'during_inference_single_req', 'during_inference_multiple_req', 'after_inference')}),
+        cases=SHARED_MEMORY_CASES, restart=True, env={'CLIENT_TYPE': protocol}),
+    Run('L0_shared_memory', 'shared_memory_test.py', slow_simple, [*SERVE, '--allow-client-shm=true'], label=protocol,
+        cases=[f'TestSharedMemoryUnregister.test_unregister_shm_{case}_{protocol}' for case in (
+            'during_inference_single_req', 'during_inference_multiple_req', 'after_inference')],
+        restart=True, env={'CLIENT_TYPE': protocol}),
     Run('L0_shared_memory', 'shared_memory_test.py', large_offset_models, [*SERVE, '--allow-client-shm=true'],
         label=protocol, cases=['SharedMemoryTest.test_large_shm_register_offset'], env={'CLIENT_TYPE': protocol}))]
 
@@ -129,7 +134,7 @@ TRACES = [
     Run('L0_trace', 'trace_endpoint_test.py', simple_models('simple', 'global_simple'),
         ['--trace-config', 'triton,file=global_unittest.log', '--trace-config', 'level=TIMESTAMPS',
          '--trace-config', 'rate=1', *SERVE]),
-    NotRun('L0_trace', 1, 'opentelemetry_unittest.py: starts with a model in Python that calls others'),
+    NotRun('L0_trace', 1, f'opentelemetry_unittest.py: {CALLS}'),
 ]
 
 # L0_metrics
@@ -187,7 +192,8 @@ METRICS = [
     Run('L0_metrics', 'metrics_queue_size_test.py', queue_size_models, SERVE,
         env={'MAX_BATCH_SIZE': str(MAX_BATCH_SIZE), 'MAX_QUEUE_DELAY_US': str(QUEUE_DELAY_US)}, attempts=5),
     NotRun('L0_metrics', 5, f'pinned memory, use of the CPU beside a model of LibTorch: {GPU}'),
-    NotRun('L0_metrics', 4, f'histograms of decoupled ensembles, namespaces: {PYTHON}'),
+    NotRun('L0_metrics', 2, 'histograms of the first response, nv_inference_first_response_histogram_ms'),
+    NotRun('L0_metrics', 2, 'namespaces: a name is that of one model'),
 ]
 
 # L0_simple_ensemble, L0_optional_input, L0_response_cache
@@ -198,6 +204,8 @@ def ensemble_models(place):
     source = place.qa / 'L0_simple_ensemble' / 'models'
     models.add(source / 'ensemble_add_sub_int32_int32_int32', version_dir=True)
     models.add(source / 'simple', version_dir=True)
+    models.add(source / 'ensemble_partial_add_sub', version_dir=True)
+    in_python(models, source / 'partial_add_sub')
     for version in ('1', '2'):
         shutil.copytree(place.examples / 'simple' / '1', models.folder / 'simple' / version, dirs_exist_ok=True)
 
@@ -206,7 +214,85 @@ def optional_models(place):
     models = place.repository()
     source = place.qa / 'L0_optional_input' / 'models'
     for path in sorted(source.iterdir()):
-        in_place_of_python(models, path)
+        in_python(models, path) if path.name == 'optional_identity' else in_place_of_python(models, path)
+
+
+PRODUCER, CONSUMER = 'decoupled_producer', 'slow_consumer'
+
+
+def queue_limit(n):
+    return f'dynamic_batching {{ preferred_batch_size: [ 1 ] default_queue_policy {{ max_queue_size: {n} }} }}'
+
+
+def producer(models, name=PRODUCER, fields=''):
+    """A decoupled model, that answers as often as the request says."""
+    folder = in_python(models, models.place.qa / 'L0_simple_ensemble' / 'backpressure_test_models' / PRODUCER, name)
+    models.append(name, fields)
+    return folder / '1' / 'model.py'
+
+
+def consumer(models, name=CONSUMER, fields=''):
+    """A model that takes as many seconds as its input says."""
+    folder = in_python(models, models.place.qa / 'python_models' / 'ground_truth', name)
+    models.edit(name, 'max_batch_size: 64', 'max_batch_size: 1')
+    models.append(name, fields)
+    return folder / '1' / 'model.py'
+
+
+def queue_limit_models(place):
+    models = place.repository()
+    source = place.qa / 'L0_simple_ensemble' / 'backpressure_test_models' / 'ensemble_disabled_max_inflight_requests'
+    for add, member, step in ((producer, PRODUCER, 1), (consumer, CONSUMER, 2)):
+        name = f'ensemble_step{step}_enabled_max_queue_size'
+        models.add(source, name, version_dir=True)
+        models.edit(name, f'"{member}"', f'"{member}_enabled_max_queue_size"')
+        add(models)
+        add(models, f'{member}_enabled_max_queue_size', queue_limit(4))
+
+
+def step(model, inputs, outputs):
+    maps = [f'{kind}_map {{ key: "{key}" value: "{value}" }}' for kind, pairs in (('input', inputs), ('output', outputs))
+            for key, value in pairs.items()]
+    return f'{{ model_name: "{model}" model_version: -1 {" ".join(maps)} }}'
+
+
+def ensemble(models, name, steps, batch=0, fields=''):
+    models.write(name, f'''platform: "ensemble" max_batch_size: {batch}
+input [ {{ name: "IN" data_type: TYPE_INT32 dims: [ 1 ] }} ]
+output [ {{ name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+ensemble_scheduling {{ {fields} step [ {", ".join(steps)} ] }}''')
+
+
+def failed_enqueue_models(place):
+    models = place.repository()
+    made_by = producer(models, 'decoupled_producer_parallel_queue')
+    made_by.write_text(made_by.read_text().replace('0.5', '2.0'))
+    consumer(models, 'slow_consumer_queue_limited', queue_limit(1))
+    fast = consumer(models, 'fast_consumer')
+    fast.write_text(fast.read_text().replace('time.sleep(delay)', 'time.sleep(0)'))
+    in_python(models, place.qa / 'python_models' / 'join_add_sub')
+    ensemble(models, 'ensemble_parallel_step_failed_enqueue', [
+        step('decoupled_producer_parallel_queue', {'IN': 'IN'}, {'OUT': 'value'}),
+        step('slow_consumer_queue_limited', {'INPUT0': 'value'}, {'OUTPUT0': 'slow'}),
+        step('fast_consumer', {'INPUT0': 'value'}, {'OUTPUT0': 'fast'}),
+        step('join_add_sub', {'INPUT0': 'slow', 'INPUT1': 'fast'}, {'OUTPUT0': 'OUT'})])
+
+
+def inflight_models(place):
+    """The members are slower than the first of them, which makes a number of requests of one."""
+    models = place.repository()
+    producer(models)
+    models.edit(PRODUCER, 'max_batch_size: 1', 'max_batch_size: 2')
+    for name, ms in (('consumer_high_delay', 500), ('consumer_low_delay', 100)):
+        models.write(name, '''backend: "identity" max_batch_size: 2 instance_group [ { count: 1 kind: KIND_CPU } ]
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] } ] output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] } ]
+dynamic_batching { preferred_batch_size: [ 2 ] }''')
+        delay(models, name, ms)
+    for name, limit in (('disabled', ''), ('limit_1', 'max_inflight_requests: 1'), ('limit_4', 'max_inflight_requests: 4')):
+        ensemble(models, f'ensemble_{name}', [
+            step(PRODUCER, {'IN': 'IN'}, {'OUT': 'made'}),
+            step('consumer_high_delay', {'INPUT0': 'made'}, {'OUTPUT0': 'once'}),
+            step('consumer_low_delay', {'INPUT0': 'once'}, {'OUTPUT0': 'OUT'})], batch=2, fields=limit)
 
 
 def ensemble_cache_models(place):
@@ -223,16 +309,21 @@ def cache_run(case, size):
 
 ENSEMBLES = [
     Run('L0_simple_ensemble', 'ensemble_test.py', ensemble_models, SERVE, restart=True,
-        cases=[f'EnsembleTest.test_ensemble_{case}' for case in ('add_sub', 'sequence_flags', 'add_sub_one_output')],
-        not_run={'EnsembleTest.test_ensemble_partial_add_sub': PYTHON}),
-    NotRun('L0_simple_ensemble', 7, f'ensemble_backpressure_test.py: {PYTHON}'),
+        cases=[f'EnsembleTest.test_ensemble_{case}' for case in ('add_sub', 'sequence_flags', 'add_sub_one_output',
+                                                               'partial_add_sub')]),
+    *[Run('L0_simple_ensemble', 'ensemble_backpressure_test.py', models, SERVE, restart=True, attempts=3, cases=cases)
+      for models, cases in (
+          (queue_limit_models, ['EnsembleStepMaxQueueSizeTest.test_step1_max_queue_size',
+                                'EnsembleStepMaxQueueSizeTest.test_step2_max_queue_size']),
+          (failed_enqueue_models, ['EnsembleParallelFailedEnqueueTest.test_parallel_step_failed_enqueue']),
+          (inflight_models, [f'EnsembleBackpressureTest.test_{case}' for case in (
+              'single_request_with_different_limits', 'concurrent_requests_with_different_limits',
+              'sequential_requests_limiter_resets_cleanly', 'request_cancellation_under_backpressure')]))],
     Run('L0_optional_input', 'optional_input_test.py', optional_models, SERVE, restart=True, attempts=3,
         cases=[f'OptionalInputTest.test_{case}' for case in (
             'all_inputs', 'optional_same_input', 'optional_mix_inputs', 'optional_mix_inputs_2',
             'ensemble_all_inputs', 'ensemble_optional_same_input', 'ensemble_optional_mix_inputs',
-            'ensemble_optional_mix_inputs_2')],
-        not_run={f'OptionalInputTest.test_ensemble_optional_{case}': f'{PYTHON}, and that answers for an input left out'
-                 for case in ('pipeline', 'connecting_tensor')}),
+            'ensemble_optional_mix_inputs_2', 'ensemble_optional_pipeline', 'ensemble_optional_connecting_tensor')]),
     *[cache_run(case, 10840) for case in ('top_level_response_cache', 'all_models_cache_enabled',
                                           'composing_model_cache_enabled')],
     cache_run('cache_insertion_failure', 200),

@@ -1,6 +1,6 @@
 """Schedulers: batches, queues and their policies, sequences, implicit state, ragged batches, cancellation."""
 from plan import NotRun, Run
-from suites.common import (CUSTOM, DELAY_HOOK, PYTHON, SERVE, SHARED, custom_zero, delay, made)
+from suites.common import CUSTOM, DELAY_HOOK, SERVE, SHARED, custom_zero, delay, in_python, made
 
 # L0_batcher
 
@@ -146,8 +146,6 @@ SEQUENCES_NOT_RUN = {
     **dict.fromkeys(SEQUENCES_DELAYED, DELAY_HOOK),
     'SequenceBatcherRequestTimeoutTest.test_request_timeout': CUSTOM,
     'SequenceBatcherRequestTimeoutTest.test_send_request_after_timeout': CUSTOM,
-    'SequenceBatcherPreserveOrderingTest.test_sequence_with_preserve_ordering': PYTHON,
-    'SequenceBatcherPreserveOrderingTest.test_sequence_without_preserve_ordering': PYTHON,
 }
 
 
@@ -158,10 +156,21 @@ def sequence_env(trial, **more):
             'INITIAL_STATE_ZERO': '0', 'INITIAL_STATE_FILE': '0', **more}
 
 
+def ordering_models(place):
+    models = place.repository()
+    for name in ('seqpy_no_preserve_ordering_nondecoupled', 'seqpy_preserve_ordering_nondecoupled'):
+        in_python(models, place.qa / 'python_models' / 'sequence_py', name)
+    models.edit('seqpy_preserve_ordering_nondecoupled', 'preserve_ordering: False', 'preserve_ordering: True')
+
+
 SEQUENCE = [
     Run('L0_sequence_batcher', 'sequence_batcher_test.py', sequence_models(trial), SERVE, label=trial, cases=SEQUENCES,
         not_run=SEQUENCES_NOT_RUN if trial == '0' else {}, restart=True, attempts=3, env=sequence_env(trial))
-    for trial in ('0', '1', '2', '4', 'v')]
+    for trial in ('0', '1', '2', '4', 'v')] + [
+    Run('L0_sequence_batcher', 'sequence_batcher_test.py', ordering_models, SERVE, label='order', attempts=3,
+        env=sequence_env('1'),
+        cases=[f'SequenceBatcherPreserveOrderingTest.test_sequence_{case}_preserve_ordering' for case in (
+            'with', 'without')])]
 
 # L0_implicit_state
 
