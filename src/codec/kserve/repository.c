@@ -162,6 +162,26 @@ enum status v2_repository_unload_decode(struct arena *arena, struct str body,
     return value ? read_version(value, &out->version, err) : st;
 }
 
+/* ---- SageMaker's load ------------------------------------------------------------------------ */
+
+static enum status read_text(const struct json_tree *tree, const char *name, struct str *out,
+                             struct error *err) {
+    yyjson_val *value = json_member(tree->root, name);
+    return value ? json_read_string(tree, value, out, err)
+                 : json_error_missing(tree, tree->root, name, "text", err);
+}
+
+enum status multi_model_load_decode(struct arena *arena, struct str body,
+                                    const struct json_limits *limits, struct str *name,
+                                    struct str *url, struct error *err) {
+    struct json_tree tree = {.arena = arena};
+    enum status st = json_tree_parse_request(&tree, arena, body, limits, err);
+    if (st == ST_OK) {
+        st = read_text(&tree, "model_name", name, err);
+    }
+    return st == ST_OK ? read_text(&tree, "url", url, err) : st;
+}
+
 /* ---- gRPC ------------------------------------------------------------------------------------ */
 
 /* RepositoryIndexRequest has `ready` in the field that is the model's name in others. */

@@ -46,6 +46,13 @@ enum status v2_repository_unload_decode(struct arena *arena, struct str body,
                                         struct v2_repository_request *out,
                                         struct error *err) SLUICE_MUST_USE;
 
+/* Decodes the body of a load of SageMaker's multi-model endpoints: {"model_name": TEXT, "url":
+ * TEXT}; other members are ignored. Returns: ST_BAD_JSON, ST_BAD_FIELD. Owns: views of `body` or in
+ * `arena`. */
+enum status multi_model_load_decode(struct arena *arena, struct str body,
+                                    const struct json_limits *limits, struct str *name,
+                                    struct str *url, struct error *err) SLUICE_MUST_USE;
+
 /* RepositoryIndexRequest, RepositoryModelLoadRequest and RepositoryModelUnloadRequest. Returns:
  * ST_UNSUPPORTED if the request names a repository; ST_BAD_FIELD for other parameters or types.
  * Owns: views of `message`. */

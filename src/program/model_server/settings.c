@@ -353,11 +353,32 @@ static enum status check_route(const char *flag, const char *route, struct error
                            flag, route ? route : "");
 }
 
+static enum status check_platform_models(const struct serve_settings *settings, struct error *err) {
+    const char *models = settings->platform_models;
+    if (!models) {
+        return ST_OK;
+    }
+    if (settings->platform != HTTP_PLATFORM_SAGEMAKER ||
+        settings->model_control_mode != REPOSITORY_EXPLICIT) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--platform-models needs --platform sagemaker and --model-control-mode "
+                         "explicit");
+    }
+    return models[0] == '/' ? ST_OK
+                            : error_set(err, ST_BAD_CONFIG,
+                                        "--platform-models: expected a directory's path from /, "
+                                        "got \"%s\"",
+                                        models);
+}
+
 /* What --platform and its kin say. */
 static enum status read_platform(struct serve_settings *out, struct error *err) {
     static const char *const inferences[] = {"infer", "generate", "generate_stream"};
     bool is_sagemaker = out->platform == HTTP_PLATFORM_SAGEMAKER;
     const char *health = out->platform_health_route, *predict = out->platform_predict_route;
+    if (check_platform_models(out, err) != ST_OK) {
+        return err->status;
+    }
     if (out->platform == HTTP_PLATFORM_NONE) {
         return health || predict || out->platform_model
                    ? error_set(err, ST_BAD_CONFIG,
@@ -372,6 +393,7 @@ static enum status read_platform(struct serve_settings *out, struct error *err) 
         .health = out->platform_health == 0 ? "ready" : "live",
         .model = out->platform_model,
         .inference = inferences[out->platform_inference],
+        .models = out->platform_models,
     };
     enum status st = check_route("platform-health-route", out->platform_routes.health_route, err);
     return st == ST_OK
@@ -388,7 +410,7 @@ static void drop_none(struct option_texts *addresses) {
 
 static enum status resolve_settings(struct serve_settings *out, struct arena *arena,
                                     struct error *err) {
-    if (out->paths.n + out->model_repositories.n == 0) {
+    if (out->paths.n + out->model_repositories.n == 0 && !out->platform_models) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to serve: name a model file or a repository of models");
     }

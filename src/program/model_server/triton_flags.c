@@ -259,8 +259,13 @@ static enum status add_sagemaker(struct translation *self, struct error *err) {
     if (check_safe_ports(self, err) != ST_OK) {
         return err->status;
     }
+    bool has_many = strcmp(environment("SAGEMAKER_MULTI_MODEL", ""), "true") == 0;
     add(self, "platform", "sagemaker");
-    add(self, "platform-health", environment("SAGEMAKER_TRITON_PING_MODE", "ready"));
+    add(self, "platform-health",
+        environment("SAGEMAKER_TRITON_PING_MODE", has_many ? "live" : "ready"));
+    if (has_many) {
+        add(self, "platform-models", "/opt/ml/models");
+    }
     add(self, "platform-inference", environment("SAGEMAKER_TRITON_INFERENCE_TYPE", "infer"));
     if (model) {
         add(self, "platform-model", model);

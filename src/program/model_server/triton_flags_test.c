@@ -373,6 +373,21 @@ static void triton_sagemaker_environment_is_read(void **state) {
     arena_free(arena);
 }
 
+static void triton_sagemaker_multi_model_loads_from_its_directory(void **state) {
+    static const char *const variables[][2] = {{"SAGEMAKER_MULTI_MODEL", "true"}};
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct outcome without = translate(arena, "--allow-sagemaker=true");
+    set_variables(variables, 1);
+    struct outcome on = translate(arena, "--allow-sagemaker=true --model-control-mode=explicit");
+    unsetenv(variables[0][0]);
+    assert_true(has_argument(&on.flags, "--platform-models=/opt/ml/models"));
+    assert_true(has_argument(&on.flags, "--platform-health=live"));
+    assert_false(has_argument(&without.flags, "--platform-models=/opt/ml/models"));
+    assert_true(has_argument(&without.flags, "--platform-health=ready"));
+    arena_free(arena);
+}
+
 /* The arguments in the manifests that people have. */
 static void triton_manifest_arguments_are_accepted(void **state) {
     static const char *const lines[] = {
@@ -419,6 +434,7 @@ int main(void) {
         cmocka_unit_test(triton_log_levels_are_switched_one_by_one),
         cmocka_unit_test(triton_vertex_environment_serves_its_routes_unless_turned_off),
         cmocka_unit_test(triton_sagemaker_environment_is_read),
+        cmocka_unit_test(triton_sagemaker_multi_model_loads_from_its_directory),
         cmocka_unit_test(triton_manifest_arguments_are_accepted),
         cmocka_unit_test(triton_manual_lists_every_flag),
     };

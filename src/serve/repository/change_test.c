@@ -780,6 +780,83 @@ static void repository_start_reads_files_on_loading_threads(void **state) {
     end(&served);
 }
 
+/* Registers DIR/`directory` under the name, or unregisters the name (NULL). */
+static void ask_registered(struct served *served, struct asked *asked, const char *name,
+                           const char *directory) {
+    static char path[PATH_MAX]; /* until the next one: it is copied when it is asked for */
+    snprintf(asked->name, sizeof(asked->name), "%s", name);
+    asked->change = (struct repository_change){
+        .action = directory ? REPOSITORY_LOAD : REPOSITORY_UNLOAD,
+        .model = str_of(asked->name),
+        .directory = directory ? test_dir_path(&served->dir, directory, path) : NULL,
+        .unregister = !directory,
+        .worker = served->worker,
+        .done = note_done};
+    atomic_store(&asked->done, false);
+    repository_change(served->repository, &asked->change);
+}
+
+static enum status change_registered(struct served *served, const char *name,
+                                     const char *directory) {
+    struct asked asked;
+    ask_registered(served, &asked, name, directory);
+    return await_change(served, &asked);
+}
+
+static void repository_registered_directories_are_models_until_unloaded(void **state) {
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "x/1/model.fake", "one");
+    add(&served, "bad/1/model.fake", "bad");
+    make(&served, REPOSITORY_EXPLICIT, NULL);
+    assert_int_equal(change_registered(&served, "n", "x"), ST_OK);
+    assert_int_equal(change_registered(&served, "n", "x"), ST_MODEL_EXISTS);
+    assert_int_equal(change_registered(&served, "a", "x"), ST_MODEL_EXISTS); /* the repository's */
+    assert_int_equal(change_registered(&served, "o", "x"), ST_OK);
+    assert_int_equal(change_registered(&served, "p", "bad"), ST_BAD_MODEL);
+    assert_int_equal(change_registered(&served, "p", "absent"), ST_BAD_CONFIG);
+    assert_int_equal(change(&served, REPOSITORY_SCAN, ""), ST_OK);
+    assert_listed(&served, "a 0 untouched, n 1 ready, o 1 ready, p 0 untouched (gone)");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "n"), ST_OK); /* it is known by its name */
+    assert_int_equal(change_registered(&served, "n", NULL), ST_OK);
+    assert_int_equal(change_registered(&served, "n", NULL), ST_UNKNOWN_MODEL);
+    assert_int_equal(change_registered(&served, "a", NULL), ST_UNKNOWN_MODEL);
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "n"), ST_UNKNOWN_MODEL);
+    assert_listed(&served, "a 0 untouched, n 0 untouched (gone), o 1 ready, p 0 untouched (gone)");
+    assert_int_equal(change_registered(&served, "p", "x"), ST_OK);
+    await_open(2);
+    end(&served);
+}
+
+/* The load of a directory that does not answer is cancelled, and its result discarded. */
+static void repository_registered_directory_that_hangs_is_unregistered(void **state) {
+    struct served served;
+    struct asked load;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "x/stuck/1/model.fake", "one");
+    add(&served, "y/1/model.fake", "one");
+    make(&served, REPOSITORY_EXPLICIT, NULL);
+    atomic_store(&stuck_hangs, true);
+    ask_registered(&served, &load, "n", "x/stuck");
+    while (atomic_load(&n_hanging) == 0) {
+        pause_a_little();
+    }
+    assert_int_equal(change_registered(&served, "n", NULL), ST_OK);
+    assert_int_equal(await_change(&served, &load), ST_NOT_READY);
+    assert_int_equal(change_registered(&served, "n", "y"), ST_OK);
+    atomic_store(&stuck_hangs, false);
+    while (repository_is_busy(served.repository)) {
+        pause_a_little();
+    }
+    assert_listed(&served, "a 0 untouched, n 1 ready");
+    await_open(1);
+    end(&served);
+}
+
 static void set_loaded(void *user) {
     atomic_store((atomic_bool *)user, true);
 }
@@ -951,6 +1028,8 @@ int main(void) {
         cmocka_unit_test(repository_unload_does_not_use_model_that_failed_to_load),
         cmocka_unit_test(repository_poll_mode_follows_file_changes),
         cmocka_unit_test(repository_poll_goes_on_while_one_model_hangs),
+        cmocka_unit_test(repository_registered_directories_are_models_until_unloaded),
+        cmocka_unit_test(repository_registered_directory_that_hangs_is_unregistered),
         cmocka_unit_test(repository_start_reads_files_on_loading_threads),
         cmocka_unit_test(repository_start_scans_on_loading_thread),
         cmocka_unit_test(repository_scans_of_a_crowd_are_two),

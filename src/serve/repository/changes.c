@@ -59,9 +59,11 @@ struct job {
     /* JOB_LOAD of an ensemble, which is queued again, with its model prepared, until its members
      * are loaded */
     bool prepared;
-    bool queued_members;  /* once: a member that fails to load is not loaded again and again */
-    struct str waits_for; /* the model whose load it waits for; ptr NULL: none */
-    bool as_member;       /* JOB_LOAD: it is loaded for an ensemble */
+    bool queued_members;   /* once: a member that fails to load is not loaded again and again */
+    struct str waits_for;  /* the model whose load it waits for; ptr NULL: none */
+    bool as_member;        /* JOB_LOAD: it is loaded for an ensemble */
+    const char *directory; /* JOB_LOAD: to be registered; NULL: none */
+    bool registered;       /* it was, by this load; under the lock */
 };
 
 static bool is_ending(const struct repository *repository) {
@@ -165,6 +167,9 @@ static void job_abandon(struct repository *repository, struct job *job, bool unl
         changes->n_loading--;
         load_abandon(repository, job->name, job->model, job->occasion, unloaded, &job->error);
         start_load_finish(repository, job);
+        if (job->registered) {
+            registered_remove(repository, job->name);
+        }
     } else if (job->kind == JOB_SCAN) {
         changes->n_late_scans++;
         /* The directories do not answer: the requests that wait for the next scan do not wait for
@@ -206,8 +211,7 @@ static void abandon_late(struct repository *repository, struct job *job) {
     job_abandon(repository, job, false);
 }
 
-/* Cancels the loads of a model that is unloaded. */
-static void cancel_loads(struct repository *repository, struct str name) {
+void changes_cancel(struct repository *repository, struct str name) {
     struct changes *changes = &repository->changes;
     struct error why;
     struct job *job;
@@ -358,8 +362,13 @@ static void set_model(struct repository *repository, struct job *job, struct mod
 static enum status prepare(struct repository *repository, struct job *job, bool *unchanged,
                            struct error *err) {
     struct model *model = NULL;
-    enum status st = load_prepare(repository, job->name, &job->override, job->occasion,
-                                  &job->cancelled, &model, unchanged, err);
+    enum status st = job->directory ? registered_add(repository, job->name, job->directory,
+                                                     &job->cancelled, &job->registered, err)
+                                    : ST_OK;
+    if (st == ST_OK) {
+        st = load_prepare(repository, job->name, &job->override, job->occasion, &job->cancelled,
+                          &model, unchanged, err);
+    }
     if (st == ST_OK && !*unchanged) {
         set_model(repository, job, model);
     } else if (st != ST_OK && job->model) {
@@ -399,8 +408,8 @@ static void run_load(struct repository *repository, struct job *job, struct erro
     if (job->override.directory.path) {
         override_remove(&job->override.directory);
     }
-    bool complete =
-        st == ST_OK || st == ST_IO || st == ST_UNKNOWN_MODEL || st == ST_UNKNOWN_VERSION;
+    bool complete = st == ST_OK || st == ST_IO || st == ST_UNKNOWN_MODEL ||
+                    st == ST_UNKNOWN_VERSION || st == ST_MODEL_EXISTS;
     if (!complete && job->occasion == LOAD_REQUESTED) {
         char name[QUOTED_NAME_BYTES]; /* as the reference server's begin: clients compare them */
         error_prefix(err,
@@ -549,6 +558,8 @@ static void job_end(struct repository *repository, struct job *job, const struct
     struct changes *changes = &repository->changes;
     if (job->kind == JOB_LOAD && err->status == ST_OK && !job->abandoned) {
         note_loaded(repository, job);
+    } else if (job->registered && !job->abandoned) {
+        registered_remove(repository, job->name);
     }
     TAILQ_REMOVE(&changes->running, job, link);
     if (job->abandoned) {
@@ -825,7 +836,7 @@ static enum status check_change(const struct repository *repository,
 
 void changes_unload(struct repository *repository, struct str name) {
     lock_assert_held(&repository->lock);
-    cancel_loads(repository, name);
+    changes_cancel(repository, name);
     struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
     if (model_slot) {
         unload_model_slot(repository, model_slot);
@@ -858,12 +869,25 @@ static void unload(struct repository *repository, const struct repository_change
     }
 }
 
+/* A model that is being registered is unloaded by cancelling that. */
+static enum status unregister(struct repository *repository, struct str name, struct error *err) {
+    const struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    const struct job *load = find_any_load(&repository->changes, name);
+    char quoted[QUOTED_NAME_BYTES];
+    if (!(model_slot && model_slot_is_registered(model_slot)) && !(load && load->directory)) {
+        return error_set(err, ST_UNKNOWN_MODEL, "model %s is not loaded", quote_name(name, quoted));
+    }
+    changes_cancel(repository, name);
+    registered_remove(repository, name);
+    return ST_OK;
+}
+
 /* Loads of the model that have not ended are cancelled: their result would have the version. */
 static enum status unload_version(struct repository *repository,
                                   const struct repository_change *change, struct error *err) {
     struct model_slot *model_slot =
         model_slot_find(repository_name_table(repository), change->model);
-    cancel_loads(repository, change->model);
+    changes_cancel(repository, change->model);
     return !model_slot || unload_model_version(repository, model_slot, change->version)
                ? ST_OK
                : error_no_memory(err, "the table of models");
@@ -879,6 +903,9 @@ static enum status change_begin(struct repository *repository, struct repository
     }
     if (change->action == REPOSITORY_UNLOAD && changes->starting) {
         return error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
+    }
+    if (change->action == REPOSITORY_UNLOAD && change->unregister) {
+        return unregister(repository, change->model, err);
     }
     if (change->action == REPOSITORY_UNLOAD && change->version > 0) {
         return unload_version(repository, change, err);
@@ -902,7 +929,11 @@ static enum status change_begin(struct repository *repository, struct repository
                          changes->n_abandoned);
     }
     struct job *job = job_new(load ? JOB_LOAD : JOB_SCAN, load ? change->model : STR(""));
-    if (!job) {
+    if (job && load && change->directory) {
+        job->directory = arena_dup(job->arena, str_of(change->directory)).ptr;
+    }
+    if (!job || (load && change->directory && !job->directory)) {
+        arena_free(job ? job->arena : NULL);
         return error_no_memory(err, "the model");
     }
     job->occasion = LOAD_REQUESTED;

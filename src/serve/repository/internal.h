@@ -31,6 +31,7 @@ struct published_view {
     const char *reason;             /* for that phase; "" */
     const char *missing;            /* why an ensemble is not ready, though it is served; NULL: it
                                        is. In the view's own memory */
+    const char *registered_url;     /* of a registered model; NULL: it is none. The same */
     size_t n_entries;               /* at least 1 */
     struct repository_entry entries[];
 };
@@ -63,6 +64,9 @@ struct model_slot {
     LIST_ENTRY(model_slot) ensemble_link;
     bool is_ensemble;      /* linked: it serves, or failed to load, an ensemble */
     bool loaded_as_member; /* for an ensemble only, and not by its own name */
+    /* registered.c. Empty: not registered */
+    struct str registered_with; /* its own name, or that of the ensemble that it came with */
+    struct str registered_url;
 };
 
 /* All model slots, by name. */
@@ -222,6 +226,9 @@ enum status model_slot_pick(const struct model_slot *model_slot, struct str vers
                             struct model_version **out, struct error *err) SLUICE_MUST_USE;
 /* Records where the model was found. The lock is held. Returns: false when out of memory. */
 bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin);
+/* Copies `with` to a text of the slot. Returns: false when out of memory, never for an empty
+ * one. */
+bool model_slot_set_text(struct str *text, struct str with);
 /* The slot may be no longer used. The lock is held. */
 void model_slot_note_unused(struct repository *repository, struct model_slot *model_slot);
 /* Of the names that no directory has and of which nothing is loaded, a limited number is kept: the
@@ -302,6 +309,21 @@ void ensembles_unload_members(struct repository *repository, const struct model 
 /* The slot is freed. The lock is held. */
 void ensembles_forget(struct model_slot *model_slot);
 
+/* ---- registered.c: directories that requests register ---------------------------------------- */
+
+/* Returns: whether the slot's own name was registered, not that of an ensemble. The lock is
+ * held. */
+bool model_slot_is_registered(const struct model_slot *model_slot);
+/* Registers the directory, or model file, under the name; *added: whether it was. Returns:
+ * ST_MODEL_EXISTS; ST_BAD_CONFIG; ST_NOT_READY when `*cancelled` was set. Thread: any that may
+ * block; the lock is not held. */
+enum status registered_add(struct repository *repository, struct str name, const char *path,
+                           const atomic_bool *cancelled, bool *added,
+                           struct error *err) SLUICE_MUST_USE;
+/* Unloads what was registered under the name, and forgets where it is. Loads of the name are not
+ * cancelled. The lock is held. */
+void registered_remove(struct repository *repository, struct str name);
+
 /* ---- load.c: loading ------------------------------------------------------------------------- */
 
 /* Why a model is loaded. The first two serve the versions that load, if the model serves nothing
@@ -362,6 +384,8 @@ void changes_fini(struct repository *repository);
  * running. The lock is held.
  * Returns: whether it was queued. */
 bool changes_load_found(struct repository *repository, struct str name);
+/* Cancels the loads of the model. The lock is held. */
+void changes_cancel(struct repository *repository, struct str name);
 /* Cancels the loads of the model and stops serving it. The lock is held. */
 void changes_unload(struct repository *repository, struct str name);
 /* Returns: whether a load of the model is queued or running, abandoned ones included. The lock is

@@ -137,6 +137,10 @@ bool model_list_merge(struct model_list *list, const struct model_origin *origin
  * ST_BAD_CONFIG. */
 enum status scan_path(struct model_list *list, const char *argument,
                       const struct repository_params *params, struct error *err) SLUICE_MUST_USE;
+/* Adds the one model that the file or directory is or has, under that name. Returns:
+ * ST_BAD_CONFIG. */
+enum status scan_named(struct model_list *list, struct str name, const char *path,
+                       struct error *err) SLUICE_MUST_USE;
 /* Adds all models of a directory of models, which may be empty, and may have been added before.
  * Returns: ST_BAD_CONFIG. */
 enum status scan_repository(struct model_list *list, const char *path,

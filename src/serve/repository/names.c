@@ -38,12 +38,13 @@ static struct model_slot *model_slot_new(struct str name) {
         memcpy(text, name.ptr, name.len);
         model_slot->name = str_make(text, name.len);
         model_slot->origin.path = STR("");
+        model_slot->registered_with = model_slot->registered_url = STR("");
     }
     return model_slot;
 }
 
-/* Of a slot's origin: an empty text is not allocated. */
-static void free_text(struct str text) {
+/* An empty text is not allocated. */
+static void slot_text_free(struct str text) {
     if (text.len > 0) {
         free((char *)text.ptr);
     }
@@ -55,20 +56,21 @@ static void model_slot_free(struct model_slot *model_slot) {
         model_free(model_slot->serving); /* not loaded, or already closed */
         model_free(model_slot->loading);
         model_free(model_slot->inactive);
-        free_text(model_slot->origin.path);
-        free_text(model_slot->origin.other);
+        slot_text_free(model_slot->origin.path);
+        slot_text_free(model_slot->origin.other);
+        slot_text_free(model_slot->registered_with);
+        slot_text_free(model_slot->registered_url);
         free(model_slot);
     }
 }
 
-/* Returns: false when out of memory. */
-static bool replace_text(struct str *text, struct str with) {
+bool model_slot_set_text(struct str *text, struct str with) {
     if (!str_eq(*text, with)) {
         char *copy = with.len > 0 ? str_dup(with) : NULL;
         if (with.len > 0 && !copy) {
             return false;
         }
-        free_text(*text);
+        slot_text_free(*text);
         *text = str_make(copy ? copy : "", with.len);
     }
     return true;
@@ -76,8 +78,8 @@ static bool replace_text(struct str *text, struct str with) {
 
 bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin) {
     atomic_store_explicit(&model_slot->listed, true, memory_order_relaxed);
-    if (!replace_text(&model_slot->origin.path, origin->path) ||
-        !replace_text(&model_slot->origin.other, origin->other)) {
+    if (!model_slot_set_text(&model_slot->origin.path, origin->path) ||
+        !model_slot_set_text(&model_slot->origin.other, origin->other)) {
         return false;
     }
     model_slot->origin.name = model_slot->name;

@@ -134,12 +134,18 @@ bool model_slot_publish(struct repository *repository, struct model_slot *model_
     size_t n_text = ensemble_check_members(repository, model_slot, &missing) != ST_OK
                         ? strlen(missing.text) + 1
                         : 0;
-    struct published_view *view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]) + n_text);
+    struct str url = model_slot->registered_url;
+    size_t n_url = url.len > 0 ? url.len + 1 : 0;
+    struct published_view *view =
+        calloc(1, sizeof(*view) + n * sizeof(view->entries[0]) + n_text + n_url);
     if (!view) {
         return false;
     }
     if (n_text > 0) {
         view->missing = memcpy(&view->entries[n], missing.text, n_text);
+    }
+    if (n_url > 0) {
+        view->registered_url = memcpy((char *)&view->entries[n] + n_text, url.ptr, url.len);
     }
     fill_view(view, repository, model_slot);
     const struct published_view *old =
@@ -173,6 +179,7 @@ void repository_visit(struct repository *repository,
         for (size_t j = 0; j < view->n_entries; j++) {
             struct repository_entry entry = view->entries[j];
             entry.listed = listed;
+            entry.registered_url = view->registered_url;
             visit(user, &entry);
         }
     }

@@ -222,6 +222,7 @@ struct repository_entry {
                            all its members; "" */
     bool replaced;      /* unloading while other versions of the model are served */
     bool listed;        /* the latest scan found the model's directory or file */
+    const char *registered_url; /* of a model that a request registered; NULL: it is none */
 };
 
 /* Calls `visit` for each version of each model, by name (byte order) and number, versions being
@@ -257,7 +258,11 @@ enum repository_action {
 struct repository_change {
     enum repository_action action;
     struct str model;
-    uint64_t version;                    /* load, unload: that version alone; 0: the model */
+    uint64_t version; /* load, unload: that version alone; 0: the model */
+    /* load: a directory or file, registered under the model's name first; NULL: none */
+    const char *directory;
+    /* unload: of such a model, which is unknown afterwards */
+    bool unregister;
     struct str config;                   /* load: JSON in place of config.pbtxt; ptr NULL: none */
     const struct repository_file *files; /* load with `config`: files in place of the directory */
     size_t n_files;
@@ -268,7 +273,7 @@ struct repository_change {
     void (*done)(struct repository_change *change);
     /* The result: ST_OK; ST_NOT_READY (not REPOSITORY_EXPLICIT, or shutting down), ST_BAD_REQUEST
      * (an invalid model name), ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, ST_BAD_MODEL with the reasons,
-     * ST_BAD_FIELD. */
+     * ST_BAD_FIELD; ST_MODEL_EXISTS where the name of a directory is taken. */
     struct error error;
     /* Private to the repository. */
     struct worker_msg msg;
@@ -279,6 +284,11 @@ struct repository_change {
  * unload removes it; the others are served on. The next load without a version goes back to the
  * policy.
  *
+ * A load with a `directory` is as one of NAME=PATH, given at the start: the directory is a model's,
+ * or has one model, or one ensemble beside the models that are its steps, which get the names of
+ * their directories. When the load fails, and when the model is unloaded with `unregister`, all of
+ * them are forgotten.
+ *
  * A load is queued for a thread that may block: loads of different models run concurrently, at most
  * options.model_load_thread_count; those of one model in order. It is done when the model is
  * served. An unload is carried out at once: the model is no longer found, and its loads that have
@@ -286,6 +296,10 @@ struct repository_change {
  * directory only a short time; all that come while one runs share the next. Thread: any; never
  * blocks. */
 void repository_change(struct repository *repository, struct repository_change *change);
+
+/* Returns: the `registered_url` of that model; ptr NULL: it is none. Owns: until the worker's next
+ * loop iteration. Thread: as repository_find. */
+struct str repository_registered_url(struct repository *repository, struct str name);
 
 /* "loading" */
 const char *repository_phase_name(enum repository_phase phase);

@@ -529,6 +529,16 @@ enum status scan_path(struct model_list *list, const char *argument,
     return S_ISDIR(info.st_mode) ? scan_dir(list, &source, err) : scan_file(list, &source, err);
 }
 
+enum status scan_named(struct model_list *list, struct str name, const char *path,
+                       struct error *err) {
+    struct scan_source source = {.path = path, .name = name, .pinned = true};
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+    }
+    return S_ISDIR(info.st_mode) ? scan_dir(list, &source, err) : scan_file(list, &source, err);
+}
+
 enum status scan_root(struct model_list *list, const struct model_root *root, struct error *err) {
     return root->has_files ? scan_files(list, root->path.ptr, err)
                            : scan_models(list, root->path.ptr, err);

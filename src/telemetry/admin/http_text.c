@@ -22,6 +22,7 @@ static const struct {
     [HTTP_READ] = {"GET, HEAD", "GET or HEAD"},
     [HTTP_POST] = {"POST", "POST"},
     [HTTP_READ_OR_POST] = {"GET, HEAD, POST", "GET, HEAD or POST"},
+    [HTTP_READ_OR_DELETE] = {"GET, HEAD, DELETE", "GET, HEAD or DELETE"},
 };
 
 const char *http_methods_text(enum http_method_set methods) {
@@ -30,9 +31,10 @@ const char *http_methods_text(enum http_method_set methods) {
 
 bool http_check_method(struct http_exchange *exchange, enum http_method_set methods) {
     struct str method = exchange->head.method;
-    bool is_post = str_is(method, "POST"),
+    bool is_post = str_is(method, "POST"), is_delete = str_is(method, "DELETE"),
          is_read = str_is(method, "GET") || str_is(method, "HEAD");
-    if ((is_post && methods != HTTP_READ) || (is_read && methods != HTTP_POST)) {
+    if ((is_post && (methods == HTTP_POST || methods == HTTP_READ_OR_POST)) ||
+        (is_delete && methods == HTTP_READ_OR_DELETE) || (is_read && methods != HTTP_POST)) {
         return true;
     }
     struct error err;

@@ -14,7 +14,7 @@ static inline void http_json_reply(struct http_exchange *exchange, int status,
     http_text_reply(exchange, status, "application/json", body);
 }
 /* Allowed methods of a resource. */
-enum http_method_set { HTTP_READ, HTTP_POST, HTTP_READ_OR_POST };
+enum http_method_set { HTTP_READ, HTTP_POST, HTTP_READ_OR_POST, HTTP_READ_OR_DELETE };
 /* Returns: "GET, HEAD" */
 const char *http_methods_text(enum http_method_set methods);
 /* Returns: whether the method is allowed (HTTP_READ is GET and HEAD). Replies 405 with Allow when

@@ -84,14 +84,8 @@ static enum status add_header_length(const struct http_platform *platform,
 }
 
 static enum status route_inference(const struct http_api *api, struct http_exchange *exchange,
-                                   struct error *err) {
-    const char *what = api->platform->inference;
+                                   struct str model, const char *what, struct error *err) {
     struct buf path;
-    struct str model = STR("");
-    enum status st = find_model(api, &model, err);
-    if (st != ST_OK) {
-        return st;
-    }
     buf_init(&path, exchange->arena, 64 + model.len);
     buf_add_str(&path, STR("/v2/models/"));
     v2_path_escape(&path, model);
@@ -193,8 +187,17 @@ bool http_platform_route(const struct http_api *api, struct http_exchange *excha
     } else if (str_is(head->path, platform->predict_route)) {
         bool redirects = platform->kind == HTTP_PLATFORM_VERTEX_AI &&
                          http_head_find(head, STR("X-Vertex-Ai-Triton-Redirect"), &where) > 0;
-        st =
-            redirects ? redirect(api, exchange, where, &err) : route_inference(api, exchange, &err);
+        struct str model = STR("");
+        st = redirects ? redirect(api, exchange, where, &err) : find_model(api, &model, &err);
+        if (st == ST_OK && !redirects) {
+            st = route_inference(api, exchange, model, platform->inference, &err);
+        }
+    } else if (http_models_is_invoke(platform, head->path)) {
+        struct str model = STR("");
+        st = http_models_find(api, exchange, &model, &err);
+        if (st == ST_OK) {
+            st = route_inference(api, exchange, model, "infer", &err);
+        }
     }
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
@@ -206,7 +209,8 @@ const char *http_platform_binary_type(const struct http_api *api,
                                       const struct http_exchange *exchange, size_t json_bytes) {
     struct str target = exchange->head.target;
     struct str path = str_cut(&target, '?');
-    if (!api->platform || !str_is(path, api->platform->predict_route)) {
+    if (!api->platform || (!str_is(path, api->platform->predict_route) &&
+                           !http_models_is_invoke(api->platform, path))) {
         return NULL;
     }
     return arena_printf(exchange->arena, "%.*s%zu", STR_ARG(binary_type(api->platform)), json_bytes)

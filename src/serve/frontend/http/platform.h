@@ -1,6 +1,7 @@
 /* The two paths that Google's Vertex AI and Amazon's SageMaker know of a container: one that tells
- * its health, one that runs a model. Their requests become those of KServe v2 before they are
- * routed, so keys, restrictions and limits hold as for these. */
+ * its health, one that runs a model; and those of SageMaker's multi-model endpoints (models.c).
+ * Their requests become those of KServe v2 before they are routed, so keys, restrictions and limits
+ * hold as for these. */
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_PLATFORM_H
 #define SLUICE_SERVE_FRONTEND_HTTP_PLATFORM_H
 
@@ -18,6 +19,7 @@ struct http_platform {
     const char *health;                       /* "live" or "ready" */
     const char *model;                        /* NULL: the only one that is ready */
     const char *inference;                    /* "infer", "generate" or "generate_stream" */
+    const char *models; /* "/opt/ml/models": multi-model endpoints load from below it; NULL: off */
 };
 
 /* The head was read: one with a path of the platform gets the path of KServe v2, and the field with

@@ -252,6 +252,15 @@ static void on_head(struct http_exchange *exchange, void *context) {
 }
 
 static void on_platform_head(struct http_exchange *exchange, void *context) {
+    struct http_models_call call;
+    if (http_models_match(context, exchange, &call)) {
+        if (is_admitted(context, exchange, call.group, WEB_CONTROL, call.methods) &&
+            is_unrestricted(context, exchange, RESTRICTED_MODEL_REPOSITORY) &&
+            http_check_method(exchange, call.methods)) {
+            http_models_begin(context, exchange, &call);
+        }
+        return;
+    }
     if (http_platform_route(context, exchange)) {
         on_head(exchange, context);
     }

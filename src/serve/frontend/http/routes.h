@@ -18,6 +18,7 @@
 #include "serve/frontend/keys.h"
 #include "serve/frontend/load_report.h"
 #include "serve/frontend/restrictions.h"
+#include "telemetry/admin/http_text.h"
 
 struct http_api {
     struct inference_services services;
@@ -73,6 +74,23 @@ http_begin_handler http_infer_begin;
 
 /* generate.c: POST …/generate and …/generate_stream. */
 http_begin_handler http_generate_begin;
+
+/* models.c: SageMaker's multi-model endpoints. */
+struct http_models_call {
+    struct str name; /* decoded; empty: of all */
+    enum keys_group group;
+    enum http_method_set methods;
+};
+/* Returns: whether the request is one for /models or /models/NAME, and the setting is on. */
+bool http_models_match(const struct http_api *api, const struct http_exchange *exchange,
+                       struct http_models_call *out);
+void http_models_begin(struct http_api *api, struct http_exchange *exchange,
+                       const struct http_models_call *call);
+/* Returns: whether the path is /models/NAME/invoke, and the setting is on. */
+bool http_models_is_invoke(const struct http_platform *platform, struct str path);
+/* *out: the model of such a path. Returns: ST_UNKNOWN_MODEL, ST_BAD_REQUEST. */
+enum status http_models_find(const struct http_api *api, const struct http_exchange *exchange,
+                             struct str *out, struct error *err) SLUICE_MUST_USE;
 
 /* management.c: POST /v2/repository/index, /v2/repository/models/M/load and …/unload, by
  * path->resource. */
