@@ -33,6 +33,8 @@ function(sluice_backend name)
         OUTPUT_NAME "sluice_${name}" PREFIX "lib" SUFFIX ".so"
         LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/backends"
         BUILD_RPATH "\$ORIGIN;\$ORIGIN/${name}" INSTALL_RPATH "\$ORIGIN;\$ORIGIN/${name}")
+    # Hides what comes from static libraries, too.
+    target_link_options(backend_${name} PRIVATE "-Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/backend.map")
     set_property(GLOBAL APPEND PROPERTY sluice_backends backend_${name})
 
     if(SLUICE_TESTS AND NOT SLUICE_FUZZ)

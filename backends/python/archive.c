@@ -179,7 +179,7 @@ static sluice_status take_pax(struct archive *archive, char *text, size_t n) {
         uint64_t length;
         if (!read_decimal(&end, n - at, &length) || *end != ' ' || length < 5 ||
             text[at + length - 1] != '\n' || end - (text + at) >= (ptrdiff_t)length ||
-            !(equals = memchr(end, '=', length - (size_t)(end - (text + at))))) {
+            !(equals = memchr(text + (end - text), '=', length - (size_t)(end - (text + at))))) {
             return refuse(archive, "its extended header is not well-formed");
         }
         text[at + length - 1] = '\0';

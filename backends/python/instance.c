@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -26,8 +27,9 @@ enum {
     LONGEST_PAUSE_MS = 30000,
     STABLE_MS = 60000, /* a worker that lived for so long ends the growth of the pause */
     READ_BYTES = 65536,
-    CHECK_EVERY_MS = 1000,   /* is_ready is called so often */
-    CHECK_TIMEOUT_MS = 5000, /* without an answer for so long the model is not ready */
+    MOST_SMALL_REQUESTS = 64, /* a message of more may not fit into the socket */
+    CHECK_EVERY_MS = 1000,    /* is_ready is called so often */
+    CHECK_TIMEOUT_MS = 5000,  /* without an answer for so long the model is not ready */
 };
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -243,7 +245,7 @@ static void take_checked(sluice_instance *instance, struct wire_reader *reader) 
 }
 
 /* Has is_ready called where it is time. Returns: in how many ms it is time again; -1: never. */
-static int check_readiness(sluice_instance *instance) {
+static int check_readiness_locked(sluice_instance *instance) {
     struct readiness *readiness = &instance->readiness;
     uint64_t now_ns = clock_ns(), since_ms = (now_ns - readiness->sent_ns) / 1000000u;
     if (!readiness->checks) {
@@ -265,6 +267,13 @@ static int check_readiness(sluice_instance *instance) {
     wire_begin(&instance->reply_buf, WIRE_CHECK);
     (void)send_reply(instance); /* where it fails, the worker has ended */
     return CHECK_TIMEOUT_MS;
+}
+
+static int check_readiness(sluice_instance *instance) {
+    pthread_mutex_lock(&instance->read_lock);
+    int ms = check_readiness_locked(instance);
+    pthread_mutex_unlock(&instance->read_lock);
+    return ms;
 }
 
 /* ---- all messages ---------------------------------------------------------------------------- */
@@ -486,30 +495,86 @@ static int is_closing(sluice_instance *instance) {
     return closing;
 }
 
-/* Waits for something to read from the worker, and reads it. `wakes`: closing the instance ends the
- * wait. */
-static enum outcome step(sluice_instance *instance, int wakes, int timeout_ms, char *reason,
-                         size_t reason_bytes) {
-    enum calls_blocked blocked = instance->calls.blocked;
-    short room = blocked == CALLS_WAIT_FOR_ROOM ? POLLOUT : 0;
-    struct pollfd fds[] = {{.fd = instance->process.socket, .events = (short)(POLLIN | room)},
-                           {.fd = instance->process.lines, .events = POLLIN},
-                           {.fd = calls_descriptor(instance), .events = POLLIN},
-                           {.fd = instance->wake, .events = POLLIN}};
-    int n = poll(fds, wakes ? 4 : 3, blocked == CALLS_WAIT_FOR_LOCK ? LOCK_POLL_MS : timeout_ms);
-    if (n > 0 && fds[1].revents && !read_lines(instance)) {
-        close(instance->process.lines);
-        instance->process.lines = -1;
+/* What the supervisor waits for. */
+enum source { FROM_SOCKET, FROM_LINES, FROM_CALLS, FROM_CLOSING, N_SOURCES };
+
+static int watch(const sluice_instance *instance, int operation, int fd, enum source source,
+                 uint32_t events) {
+    struct epoll_event event = {.events = events, .data.u32 = source};
+    return epoll_ctl(instance->events, operation, fd, &event) == 0;
+}
+
+/* Holds read_lock. */
+static short wanted_of(const sluice_instance *instance) {
+    return (short)(POLLIN | (instance->calls.blocked == CALLS_WAIT_FOR_ROOM ? POLLOUT : 0));
+}
+
+/* The supervisor waits for these events of the socket; for none, and for no responses of calls,
+ * while another thread does. Holds read_lock. */
+static void watch_socket(sluice_instance *instance, short wanted) {
+    if (wanted != instance->wanted) {
+        if ((wanted == 0) != (instance->wanted == 0)) {
+            (void)watch(instance, EPOLL_CTL_MOD, calls_descriptor(instance), FROM_CALLS,
+                        wanted ? EPOLLIN : 0);
+        }
+        (void)watch(instance, EPOLL_CTL_MOD, instance->process.socket, FROM_SOCKET,
+                    (uint32_t)wanted);
+        instance->wanted = wanted;
     }
-    int may_send = fds[2].revents || (fds[0].revents & POLLOUT) || blocked == CALLS_WAIT_FOR_LOCK;
-    if (n >= 0 && may_send && !calls_send(instance)) {
+}
+
+static int open_events(sluice_instance *instance) {
+    instance->wanted = POLLIN;
+    instance->broken[0] = '\0';
+    instance->events = epoll_create1(EPOLL_CLOEXEC);
+    return instance->events >= 0 &&
+           watch(instance, EPOLL_CTL_ADD, instance->process.socket, FROM_SOCKET, EPOLLIN) &&
+           watch(instance, EPOLL_CTL_ADD, instance->process.lines, FROM_LINES, EPOLLIN) &&
+           watch(instance, EPOLL_CTL_ADD, calls_descriptor(instance), FROM_CALLS, EPOLLIN) &&
+           watch(instance, EPOLL_CTL_ADD, instance->wake, FROM_CLOSING, EPOLLIN);
+}
+
+/* Sends responses of calls, and reads what the socket has. Holds read_lock. */
+static enum outcome handle(sluice_instance *instance, uint32_t of_socket, int has_calls,
+                           char *reason, size_t reason_bytes) {
+    int may_send =
+        has_calls || (of_socket & POLLOUT) || instance->calls.blocked == CALLS_WAIT_FOR_LOCK;
+    if (may_send && !calls_send(instance)) {
         reason[0] = '\0'; /* it has ended: why is known later */
         return BREAKS_RULE;
     }
-    enum outcome outcome = GO_ON;
-    if (n > 0 && (fds[0].revents & ~POLLOUT)) {
-        outcome = receive(instance, reason, reason_bytes);
+    return of_socket & ~(uint32_t)POLLOUT ? receive(instance, reason, reason_bytes) : GO_ON;
+}
+
+/* Waits for something to read from the worker, and reads it, unless the thread that executes does.
+ * Thread: supervisor. */
+static enum outcome step(sluice_instance *instance, int timeout_ms, char *reason,
+                         size_t reason_bytes) {
+    struct epoll_event events[N_SOURCES];
+    uint32_t of[N_SOURCES] = {0};
+    pthread_mutex_lock(&instance->read_lock);
+    if (!instance->executor_reads) {
+        watch_socket(instance, wanted_of(instance));
+        timeout_ms = instance->calls.blocked == CALLS_WAIT_FOR_LOCK ? LOCK_POLL_MS : timeout_ms;
     }
+    pthread_mutex_unlock(&instance->read_lock);
+    int n = epoll_wait(instance->events, events, N_SOURCES, timeout_ms);
+    for (int i = 0; i < n; i++) {
+        of[events[i].data.u32] = events[i].events;
+    }
+    enum outcome outcome = GO_ON;
+    pthread_mutex_lock(&instance->read_lock);
+    if (of[FROM_LINES] && !read_lines(instance)) {
+        close(instance->process.lines);
+        instance->process.lines = -1;
+    }
+    if (instance->broken[0]) {
+        snprintf(reason, reason_bytes, "%s", instance->broken);
+        outcome = BREAKS_RULE;
+    } else if (!instance->executor_reads) {
+        outcome = handle(instance, of[FROM_SOCKET], of[FROM_CALLS] != 0, reason, reason_bytes);
+    }
+    pthread_mutex_unlock(&instance->read_lock);
     /* Its children may keep the socket open. */
     if (n == 0 && process_has_ended(&instance->process)) {
         reason[0] = '\0';
@@ -537,10 +602,13 @@ static sluice_status start_worker(sluice_instance *instance, sluice_error *error
     pthread_mutex_lock(&instance->send_lock);
     instance->process = process;
     pthread_mutex_unlock(&instance->send_lock);
+    if (!open_events(instance)) {
+        return error_set(error, SLUICE_UNAVAILABLE, "no descriptor for a worker");
+    }
     (void)send_init(instance); /* where it fails, the worker has ended */
     uint64_t until_ns = after_ms((uint64_t)options->start_timeout_s * 1000u);
     while (!is_closing(instance)) {
-        enum outcome outcome = step(instance, 1, POLL_MS, reason, sizeof(reason));
+        enum outcome outcome = step(instance, POLL_MS, reason, sizeof(reason));
         if (outcome == IS_READY) {
             return SLUICE_OK;
         }
@@ -565,6 +633,11 @@ static void end_worker(sluice_instance *instance, char *reason, size_t n_bytes) 
     if (instance->process.socket >= 0) { /* a thread that sends goes on with an error */
         shutdown(instance->process.socket, SHUT_RDWR);
     }
+    pthread_mutex_lock(&instance->lock);
+    while (instance->executor_reads) { /* it uses the descriptors, and sees the end at once */
+        pthread_cond_wait(&instance->changed, &instance->lock);
+    }
+    pthread_mutex_unlock(&instance->lock);
     /* It may be about to end by itself, with lines and a code that say more. */
     uint64_t until_ns = after_ms(reason[0] ? 0 : 500);
     while (has_worker && !process_has_ended(&instance->process) && clock_ns() < until_ns) {
@@ -589,6 +662,10 @@ static void end_worker(sluice_instance *instance, char *reason, size_t n_bytes) 
     pthread_mutex_lock(&instance->send_lock);
     process_close(&instance->process);
     pthread_mutex_unlock(&instance->send_lock);
+    if (instance->events >= 0) {
+        close(instance->events);
+        instance->events = -1;
+    }
     drop_incoming(instance);
     calls_close(instance);
     pool_unref(instance->pool);
@@ -621,6 +698,7 @@ static void finalize_worker(sluice_instance *instance) {
     uint64_t until_ns = after_ms((uint64_t)instance->model->options.finalize_timeout_s * 1000u);
     wire_begin(&instance->reply_buf, WIRE_FINALIZE);
     (void)send_reply(instance);
+    (void)epoll_ctl(instance->events, EPOLL_CTL_DEL, instance->wake, NULL);
     for (;;) {
         uint64_t now_ns = clock_ns();
         if (now_ns >= until_ns) {
@@ -632,7 +710,7 @@ static void finalize_worker(sluice_instance *instance) {
             instance->model->host->log(SLUICE_LOG_WARNING, instance->model->name, text);
             break;
         }
-        if (step(instance, 0, FINALIZE_POLL_MS, reason, sizeof(reason)) == BREAKS_RULE ||
+        if (step(instance, FINALIZE_POLL_MS, reason, sizeof(reason)) == BREAKS_RULE ||
             process_has_ended(&instance->process)) {
             break;
         }
@@ -649,7 +727,7 @@ static void serve(sluice_instance *instance, char *reason, size_t n_bytes) {
     while (!is_closing(instance) && !reason[0]) {
         int check_ms = check_readiness(instance);
         int wait_ms = check_ms >= 0 && check_ms < POLL_MS ? check_ms : POLL_MS;
-        if (step(instance, 1, wait_ms, reason, n_bytes) != GO_ON) {
+        if (step(instance, wait_ms, reason, n_bytes) != GO_ON) {
             return;
         }
         pthread_mutex_lock(&instance->lock);
@@ -698,7 +776,7 @@ static void wait_checked(sluice_instance *instance, char *reason, size_t n_bytes
     uint64_t until_ns = after_ms(CHECK_TIMEOUT_MS);
     (void)check_readiness(instance);
     while (instance->readiness.in_flight && !is_closing(instance) && clock_ns() < until_ns) {
-        if (step(instance, 1, POLL_MS, reason, n_bytes) != GO_ON) {
+        if (step(instance, POLL_MS, reason, n_bytes) != GO_ON) {
             if (!reason[0]) {
                 snprintf(reason, n_bytes, "has ended while is_ready was called");
             }
@@ -781,6 +859,7 @@ static void instance_free(sluice_instance *instance) {
     pthread_cond_destroy(&instance->changed);
     pthread_mutex_destroy(&instance->lock);
     pthread_mutex_destroy(&instance->send_lock);
+    pthread_mutex_destroy(&instance->read_lock);
     free(instance);
 }
 
@@ -794,6 +873,7 @@ static sluice_instance *instance_new(sluice_model *model, uint32_t index, sluice
     instance->model = model;
     instance->index = index;
     instance->process = (struct process){.socket = -1, .lines = -1};
+    instance->events = -1;
     instance->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -802,6 +882,7 @@ static sluice_instance *instance_new(sluice_model *model, uint32_t index, sluice
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&instance->lock, NULL);
     pthread_mutex_init(&instance->send_lock, NULL);
+    pthread_mutex_init(&instance->read_lock, NULL);
     return instance;
 }
 
@@ -969,7 +1050,6 @@ static size_t write_batch(const struct batch *batch, struct wire_buf *buf, int f
 /* Takes the blocks of a batch. Returns: 0 with the reason. */
 static int take_blocks(struct batch *batch, uint64_t output_bytes, const char **reason) {
     struct block_pool *pool = batch->instance->pool;
-    batch->n_bytes = input_bytes(batch->requests, batch->n);
     if (batch->n_bytes > INLINE_BYTES) {
         batch->inputs = pool_take(pool, batch->n_bytes, BLOCK_INPUT, reason);
         if (!batch->inputs) {
@@ -1024,13 +1104,22 @@ static int begin_batch(sluice_instance *instance, struct batch *batch) {
     return 1;
 }
 
+static int is_executing(sluice_instance *instance) {
+    pthread_mutex_lock(&instance->lock);
+    int executing = instance->executing;
+    pthread_mutex_unlock(&instance->lock);
+    return executing;
+}
+
 /* Sends the batch. The worker may end meanwhile: then the supervisor fails its requests. Returns: 0
  * with the reason, when nothing was sent for want of memory. */
 static int send_batch(struct batch *batch, uint64_t output_bytes, const char **reason) {
     sluice_instance *instance = batch->instance;
     int fds[POOL_MAX_FDS], ok = 1;
     pthread_mutex_lock(&instance->send_lock);
-    if (instance->process.socket >= 0) { /* so the pool stays until the lock is released */
+    /* The pool and the requests stay until the lock is released; the worker that has the batch may
+     * have ended, and another have been started. */
+    if (instance->process.socket >= 0 && is_executing(instance)) {
         ok = take_blocks(batch, output_bytes, reason);
         size_t n_fds = ok ? write_batch(batch, &instance->batch_buf, fds) : 0;
         if (ok && !wire_end(&instance->batch_buf)) {
@@ -1044,6 +1133,81 @@ static int send_batch(struct batch *batch, uint64_t output_bytes, const char **r
     pthread_mutex_unlock(&instance->send_lock);
     wire_buf_trim(&instance->batch_buf);
     return ok;
+}
+
+/* ---- reading while a batch is executed ------------------------------------------------------- */
+
+/* Makes this thread the one that reads, unless the batch is done already. Returns: whether it is.
+ */
+static int begin_reading(sluice_instance *instance) {
+    pthread_mutex_lock(&instance->read_lock);
+    pthread_mutex_lock(&instance->lock);
+    int reads = instance->executing && instance->state == WORKER_READY;
+    instance->executor_reads = reads;
+    pthread_mutex_unlock(&instance->lock);
+    if (reads) {
+        watch_socket(instance, 0);
+    }
+    pthread_mutex_unlock(&instance->read_lock);
+    return reads;
+}
+
+/* The supervisor reads again. `broken`: it ends the worker, for this reason. */
+static void end_reading(sluice_instance *instance, const char *broken) {
+    pthread_mutex_lock(&instance->read_lock);
+    snprintf(instance->broken, sizeof(instance->broken), "%s", broken);
+    if (broken[0]) {
+        shutdown(instance->process.socket, SHUT_RDWR); /* which the supervisor sees */
+    }
+    watch_socket(instance, wanted_of(instance));
+    pthread_mutex_lock(&instance->lock);
+    instance->executor_reads = 0;
+    pthread_cond_broadcast(&instance->changed);
+    pthread_mutex_unlock(&instance->lock);
+    pthread_mutex_unlock(&instance->read_lock);
+}
+
+/* Reads until the batch is done, or the worker has ended or breaks a rule. */
+static void read_answers(sluice_instance *instance) {
+    char reason[sizeof(instance->broken)] = "";
+    struct pollfd fds[] = {{.fd = instance->process.socket},
+                           {.fd = calls_descriptor(instance), .events = POLLIN}};
+    enum outcome outcome = GO_ON;
+    while (outcome == GO_ON && is_executing(instance)) {
+        pthread_mutex_lock(&instance->read_lock);
+        fds[0].events = wanted_of(instance);
+        int timeout_ms = instance->calls.blocked == CALLS_WAIT_FOR_LOCK ? LOCK_POLL_MS : -1;
+        pthread_mutex_unlock(&instance->read_lock);
+        fds[0].revents = fds[1].revents = 0;
+        (void)poll(fds, 2, timeout_ms);
+        pthread_mutex_lock(&instance->read_lock);
+        outcome =
+            handle(instance, (uint32_t)fds[0].revents, fds[1].revents != 0, reason, sizeof(reason));
+        pthread_mutex_unlock(&instance->read_lock);
+    }
+    end_reading(instance, outcome == GO_ON ? "" : reason);
+}
+
+/* Sends the batch, and reads. A small message fits into the socket; while a large one is sent, the
+ * worker may wait until something of its own is read. */
+static void execute_begun(struct batch *batch, uint64_t output_bytes) {
+    sluice_instance *instance = batch->instance;
+    const char *reason = "out of memory for the batch";
+    batch->n_bytes = input_bytes(batch->requests, batch->n);
+    int is_small = batch->n_bytes <= INLINE_BYTES && batch->n <= MOST_SMALL_REQUESTS;
+    int reads = is_small && begin_reading(instance);
+    int sent = send_batch(batch, output_bytes, &reason);
+    if (!sent) {
+        pthread_mutex_lock(&instance->read_lock);
+        answers_fail(instance, instance->batch, SLUICE_NO_MEMORY, reason);
+        pthread_mutex_unlock(&instance->read_lock);
+        pthread_mutex_lock(&instance->lock);
+        instance->executing = 0;
+        pthread_mutex_unlock(&instance->lock);
+    }
+    if (reads || begin_reading(instance)) {
+        read_answers(instance);
+    }
 }
 
 void python_execute(sluice_instance *instance, const sluice_request *const *requests, size_t n) {
@@ -1062,12 +1226,8 @@ void python_execute(sluice_instance *instance, const sluice_request *const *requ
     if (!begun) {
         reject_all(instance, requests, n, ready ? SLUICE_NO_MEMORY : SLUICE_UNAVAILABLE,
                    ready ? reason : down);
-    } else if (!send_batch(&batch, output_bytes, &reason)) {
-        answers_fail(instance, instance->batch, SLUICE_NO_MEMORY, reason);
-        pthread_mutex_lock(&instance->lock);
-        instance->executing = 0;
-        pthread_mutex_unlock(&instance->lock);
     } else {
+        execute_begun(&batch, output_bytes);
         pthread_mutex_lock(&instance->lock);
         while (instance->executing) {
             pthread_cond_wait(&instance->changed, &instance->lock);

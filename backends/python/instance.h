@@ -1,9 +1,11 @@
 /* An instance and its worker process, internal to the backend.
  *
  * A thread of its own, the supervisor, starts the worker, reads what it sends, answers its
- * requests, and starts it again when it has ended. The thread that calls execute sends the batch
- * and waits for the supervisor. `lock` protects what both use; `send_lock` the socket's sending
- * side and its descriptor. */
+ * requests, and starts it again when it has ended. The thread that calls execute sends the batch,
+ * and while the worker executes it reads in the supervisor's place, which saves waking up two
+ * threads for each batch: `read_lock` protects what the thread that reads uses. `lock` protects
+ * what all use; `send_lock` the socket's sending side and its descriptor. A thread that holds
+ * read_lock may take the other two. */
 #ifndef SLUICE_PYTHON_INSTANCE_H
 #define SLUICE_PYTHON_INSTANCE_H
 
@@ -73,12 +75,17 @@ struct sluice_instance {
     uint64_t last_output_bytes;
     uint32_t granted; /* a block that came with a batch and was not used; 0: none */
 
+    int executor_reads; /* the thread that executes, and not the supervisor; with read_lock, too */
+
     pthread_mutex_t send_lock;
     struct process process;
     struct block_pool *pool;   /* of this process */
     struct wire_buf batch_buf; /* of execute */
 
-    /* the supervisor's */
+    pthread_mutex_t read_lock;
+    int events;       /* epoll: what the supervisor waits for; -1: none */
+    short wanted;     /* of the socket, as `events` has it */
+    char broken[512]; /* why the thread that executes has stopped to read; "": it has not */
     struct readiness {
         int checks;       /* the model has is_ready */
         int is_ready;     /* the worker is there, and is_ready has said so: it is counted */
@@ -112,7 +119,7 @@ int instance_send_locked(sluice_instance *instance, const struct wire_buf *buf, 
  * when they are not where they can be. */
 const unsigned char *place_of(const struct message *message, uint32_t tail,
                               const struct block *block, const struct wire_output *tensor);
-/* Handles RESULT. Returns: 0 with `reason` when the message breaks a rule. Thread: supervisor. */
+/* Handles RESULT. Returns: 0 with `reason` when the message breaks a rule. Holds read_lock. */
 int answers_take(sluice_instance *instance, struct message *message, const char **reason);
 /* Fails all requests without a final response; `batch` 0: of all batches. Thread: supervisor. */
 void answers_fail(sluice_instance *instance, uint32_t batch, sluice_status status,
