@@ -63,10 +63,16 @@ _STATUSES = {TritonError.UNKNOWN: 7, TritonError.INTERNAL: 7, TritonError.NOT_FO
              TritonError.CANCELLED: 5}
 
 
+def as_text(value):
+    """A text that is given as bytes, too: elements of BYTES are names as they are."""
+    return bytes(value).decode("utf-8", "replace") if isinstance(value, (bytes, bytearray)) else value
+
+
 class Tensor:
     """A named array. Of BF16 numpy has no dtype: such a tensor has one where the package ml_dtypes is installed."""
 
     def __init__(self, name, array):
+        name = as_text(name)
         if not isinstance(name, str) or not name:
             raise TritonModelException(f"Tensor: expected a name, got {name!r}")
         if not isinstance(array, np.ndarray):
@@ -206,7 +212,8 @@ class InferenceRequest:
                  model_version=-1, flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None, priority=0):
         del preferred_memory  # all memory is the CPU's
         self._inputs = list(inputs or ())
-        self._outputs = list(requested_output_names or ())
+        self._outputs = [as_text(name) for name in requested_output_names or ()]
+        correlation_id = as_text(correlation_id)
         for tensor in self._inputs:
             if not isinstance(tensor, Tensor):
                 raise TritonModelException(f"InferenceRequest: inputs: expected Tensor, got {type(tensor).__name__}")
@@ -223,9 +230,9 @@ class InferenceRequest:
                 raise TritonModelException(f"InferenceRequest: {name}: {value} is out of range")
         self._token = 0
         self._parent = getattr(trace, "_token", None)
-        self._id = str(request_id)
+        self._id = str(as_text(request_id))
         self._correlation = correlation_id
-        self._model = model_name
+        self._model = as_text(model_name)
         self._version = int(model_version)
         self._flags = int(flags)
         self._timeout = int(timeout)
@@ -398,11 +405,15 @@ class Encoded:
         self.heads.append(b"".join(head))
 
     def _add_tensor(self, number, tensor):
-        datatype = tensor._datatype
         expected = worker.output_datatypes.get(tensor._name)
-        if expected is not None and datatype != expected:
-            raise TritonModelException(f"output {tensor._name!r} is {tensors.NAMES[datatype]}, the configuration says "
-                                       f"{tensors.NAMES[expected]}")
+        if expected is not None and tensor._datatype != expected:
+            array = tensors.convert(tensor._array, tensor._datatype, expected)
+            text = (f"output {tensor._name!r} is {tensors.NAMES[tensor._datatype]}, the configuration says "
+                    f"{tensors.NAMES[expected]}")
+            if array is None:
+                raise TritonModelException(text)
+            worker.log_conversion(tensor._name, text)
+            tensor = Tensor._of(tensor._name, expected, array)
         return self.place(number, tensor)
 
     def place(self, number, tensor):
@@ -662,6 +673,7 @@ def get_output_tensor_by_name(inference_response, name):
 
 
 def _by_name(items, name):
+    name = as_text(name)
     for tensor in items:
         if tensor.name() == name:
             return tensor

@@ -17,6 +17,7 @@ CODES = {1: api.TritonError.INVALID_ARG, 2: api.TritonError.NOT_FOUND, 3: api.Tr
 
 
 def _name(kind, value):
+    value = api.as_text(value)
     if not isinstance(value, str) or not value or "\0" in value:
         raise api.TritonModelException(f"{kind}: expected a name, got {value!r}")
     return wire.text(value)

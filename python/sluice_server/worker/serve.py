@@ -65,6 +65,7 @@ class Worker:
         self.model = None
         self._loop = None
         self._unknown_outputs = set()
+        self._converted = set()
 
     # ---- what api calls
 
@@ -130,6 +131,12 @@ class Worker:
                 self._unknown_outputs.add(name)
                 self.log(1, f"the model returns an output {name!r}, which its configuration does not have: it is left out"
                             " (logged once)")
+
+    def log_conversion(self, name, text):
+        """An output that is converted to the datatype of the configuration: once for each."""
+        if name not in self._converted:
+            self._converted.add(name)
+            self.log(1, f"{text}: it is converted (logged once)")
 
     # ---- loading
 

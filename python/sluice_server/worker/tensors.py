@@ -66,6 +66,20 @@ def bytes_to_elements(data, n):
     return elements
 
 
+def convert(array, datatype, wanted):
+    """The array as the wanted datatype, where it is one of the same kind and holds the values; else None. numpy sums
+    INT32 to INT64, and computes with FP64."""
+    if datatype not in DTYPES or wanted not in DTYPES or not np.can_cast(DTYPES[datatype], DTYPES[wanted], "same_kind"):
+        return None
+    with np.errstate(over="ignore"):
+        converted = array.astype(DTYPES[wanted])
+    if converted.dtype.kind in "iu" and not np.array_equal(converted, array):
+        return None
+    if array.dtype.kind == "f" and not np.array_equal(np.isfinite(converted), np.isfinite(array)):
+        return None
+    return converted
+
+
 def count(dims):
     n = 1
     for size in dims:

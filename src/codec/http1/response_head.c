@@ -38,6 +38,7 @@ const char *http1_reason(int status) {
         {503, "Service Unavailable"},
         {504, "Gateway Timeout"},
         {505, "HTTP Version Not Supported"},
+        {507, "Insufficient Storage"},
     };
     for (size_t i = 0; i < sizeof(REASONS) / sizeof(REASONS[0]); i++) {
         if (REASONS[i].status == status) {

@@ -79,6 +79,31 @@ def test_call_gives_the_outputs_of_the_model(running):
     assert client.count("two") == (103, 0)
 
 
+NAMES_OF_BYTES = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        request = requests[0]
+        name = pb_utils.get_input_tensor_by_name(request, "NAME").as_numpy()[0]
+        assert isinstance(name, bytes) and pb_utils.is_model_ready(name)
+        answer = pb_utils.InferenceRequest(model_name=name, requested_output_names=[b"OUTPUT1"], request_id=b"a", inputs=[
+            pb_utils.Tensor(b"INPUT0", np.array([1], np.float32)), pb_utils.Tensor("INPUT1", np.array([2], np.float32))]).exec()
+        out = pb_utils.get_output_tensor_by_name(answer, b"OUTPUT1")
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out.as_numpy())])]
+"""
+
+
+def test_elements_of_bytes_are_names(running):
+    """As in Triton's own examples, which call the model that an input names."""
+    server = running(two=("echo", TWO), caller=(NAMES_OF_BYTES, tensor("input", "NAME", "BYTES", [1])
+                                                + tensor("output", "OUT", "FP32", [1])))
+    answer = python_models.Client(server).infer("caller", {"NAME": numpy.array([b"two"], dtype=object)})
+    assert answer.as_numpy("OUT").tolist() == [2]
+
+
 def test_every_datatype_and_size_goes_and_comes_back(running):
     kinds = [datatype for datatype in DATATYPES if datatype != "BF16"]
     server = running(caller=("caller", CALLER), **{

@@ -131,6 +131,46 @@ def test_tensors_go_by_dlpack_both_ways(running, kind):
         assert (Client(server).infer("dlpack", {"IN": array}).as_numpy("OUT") == array * 2).all()
 
 
+# ---- what Triton takes, too ----------------------------------------------------------------------
+
+CONVERTS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+MADE = {"sum": np.array([1, 2], np.int32).sum(keepdims=True), "mean": np.array([0.5], np.float64),
+        "unsigned": np.array([7], np.uint64), "too large": np.array([1 << 40]), "negative": np.array([-1]),
+        "infinite": np.array([1e300]), "float": np.array([1.5]), "text": np.array(["x"], dtype=object)}
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor(b"OUT", MADE[pb_utils.get_input_tensor_by_name(
+            request, b"IN").as_numpy()[0].decode()])]) for request in requests]
+"""
+
+
+def test_outputs_of_the_same_kind_are_converted(running):
+    """numpy makes INT64 of a sum and FP64 of a mean. What would lose values is an error, as another kind is."""
+    config = tensor("input", "IN", "BYTES", [1])
+    server = running(**{f"as_{kind.lower()}": (CONVERTS, config + tensor("output", "OUT", kind, [1]))
+                        for kind in ("INT32", "UINT8", "FP32", "INT64")})
+    client = Client(server)
+
+    def ask(kind, word):
+        return client.infer(f"as_{kind}", {"IN": numpy.array([word.encode()], dtype=object)}).as_numpy("OUT")
+    for kind, word, value in (("int32", "sum", 3), ("int32", "unsigned", 7), ("uint8", "unsigned", 7), ("fp32", "mean", 0.5),
+                              ("fp32", "sum", 3), ("int64", "sum", 3), ("int64", "unsigned", 7)):
+        answer = ask(kind, word)
+        assert answer.dtype == numpy.dtype(kind.replace("fp", "float")) and answer.tolist() == [value], (kind, word)
+    for kind, word in (("int32", "too large"), ("uint8", "negative"), ("int32", "float"), ("fp32", "infinite"),
+                       ("fp32", "text"), ("int64", "text")):
+        with pytest.raises(InferenceServerException, match="the configuration says"):
+            ask(kind, word)
+    assert ask("int32", "sum").tolist() == [3]
+    said = [line for line in server.log_text().splitlines() if "it is converted (logged once)" in line and '"as_int32"' in line]
+    assert len(said) == 1, said
+
+
 # ---- names ---------------------------------------------------------------------------------------
 
 # What Triton's module exports, and the methods of its classes.
