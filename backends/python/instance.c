@@ -594,8 +594,8 @@ static sluice_status start_worker(sluice_instance *instance, sluice_error *error
         return error_no_memory(error, "a worker");
     }
     struct process process;
-    sluice_status status =
-        process_start(&process, &instance->model->python, options->n_threads, error);
+    sluice_status status = process_start(&process, &instance->model->python, instance->model->name,
+                                         options->n_threads, error);
     if (status != SLUICE_OK) {
         return status;
     }

@@ -18,8 +18,6 @@
 #include "common/text.h"
 #include "python/environment.h"
 
-extern char **environ;
-
 enum {
     WORKER_FD = 3, /* of the socket, in the worker */
     ABOVE_FD = 16, /* descriptors that are passed are above those that they become */
@@ -34,12 +32,14 @@ int process_keep_environment(void) {
     if (the_environment) {
         return 1;
     }
-    while (environ[n]) {
+    /* Not `environ`: a program that was linked against symbols alone, as the portable build is, may
+     * have a copy of that, which nothing sets. */
+    while (__environ[n]) {
         n++;
     }
     char **kept = calloc(n + 1, sizeof(*kept));
     for (size_t i = 0; kept && i < n; i++) {
-        kept[i] = strdup(environ[i]);
+        kept[i] = strdup(__environ[i]);
         if (!kept[i]) {
             return 0;
         }
@@ -49,7 +49,7 @@ int process_keep_environment(void) {
 }
 
 char *const *process_environment(void) {
-    return the_environment ? the_environment : environ;
+    return the_environment ? the_environment : __environ;
 }
 
 const char *process_getenv(const char *name) {
@@ -311,10 +311,10 @@ static char **make_environment(struct additions *additions) {
     return made;
 }
 
-static int spawn(struct process *process, const char *python, char *worker, int n_threads,
-                 const int theirs[2]) {
+static int spawn(struct process *process, const char *python, char *worker, char *model,
+                 int n_threads, const int theirs[2]) {
     static char name[] = "python3", fd[] = "3";
-    char *argv[] = {name, worker, fd, NULL};
+    char *argv[] = {name, worker, fd, model, NULL};
     struct additions additions;
     list_additions(&additions, n_threads);
     char **environment = make_environment(&additions);
@@ -347,8 +347,8 @@ static int spawn(struct process *process, const char *python, char *worker, int 
     return failed;
 }
 
-sluice_status process_start(struct process *process, const struct python *python, int n_threads,
-                            sluice_error *error) {
+sluice_status process_start(struct process *process, const struct python *python, char *model,
+                            int n_threads, sluice_error *error) {
     char worker[PATH_MAX];
     int theirs[2] = {-1, -1};
     *process = (struct process){.socket = -1, .lines = -1};
@@ -358,7 +358,7 @@ sluice_status process_start(struct process *process, const struct python *python
                          "(python/worker/__main__.py in --backend-dir)");
     }
     int failed = make_ends(process, theirs)
-                     ? spawn(process, python->path, worker, n_threads, theirs)
+                     ? spawn(process, python->path, worker, model, n_threads, theirs)
                      : errno;
     close_fd(&theirs[0]);
     close_fd(&theirs[1]);

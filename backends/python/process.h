@@ -50,10 +50,11 @@ struct process {
     int lines;  /* standard output and error; -1: none */
 };
 
-/* Starts the worker's program. It ends with the thread that calls this, at the latest. `n_threads`:
- * that libraries in it are told to use; 0: as the server's environment says. */
-sluice_status process_start(struct process *process, const struct python *python, int n_threads,
-                            sluice_error *error);
+/* Starts the worker's program. It ends with the thread that calls this, at the latest. `model`: the
+ * name that its arguments end with, as lists of processes show it. `n_threads`: that libraries in
+ * it are told to use; 0: as the server's environment says. */
+sluice_status process_start(struct process *process, const struct python *python, char *model,
+                            int n_threads, sluice_error *error);
 /* Returns: whether it has ended; it is not waited for yet. */
 int process_has_ended(const struct process *process);
 /* Kills what is left of it (its process group) and waits. Returns: its wait status. What it wrote

@@ -47,8 +47,8 @@ def write(models, name, source, config, **files):
             file.write('backend: "python"\n' + config)
 
 
-def workers(pid):
-    """The processes of workers that a server has."""
+def workers(pid, model=None):
+    """The processes of workers that a server has, or those of one model."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -59,7 +59,9 @@ def workers(pid):
                     command = file.read()
             except (OSError, ValueError, IndexError):
                 continue
-            if parent == pid and b"worker/__main__.py" in command:
+            arguments = command.rstrip(b"\0").split(b"\0")
+            if (parent == pid and any(each.endswith(b"worker/__main__.py") for each in arguments)
+                    and model in (None, arguments[-1].decode())):
                 found.append(int(entry))
     return found
 

@@ -18,7 +18,7 @@ def package():
 
 
 def main():
-    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
+    if len(sys.argv) != 3 or not sys.argv[1].isdigit():  # the model's name is for lists of processes
         sys.exit("This program is started by `sluice serve` for models in Python.")
     if sys.version_info < (3, 9):
         sys.exit(f"models need Python 3.9 or later; {sys.executable} is {sys.version.split()[0]}")

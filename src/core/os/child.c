@@ -205,7 +205,9 @@ static bool is_replaced(const char *variable, const char *const *env) {
 /* Returns: NULL when out of memory. Owns: the caller, the array alone. */
 static char **child_environment(const char *const *env) {
     size_t n = 0, n_here = 0, n_more = 0;
-    while (environ[n_here]) {
+    /* Not `environ`: the portable build is linked against symbols alone, and has a copy of that,
+     * which nothing sets. */
+    while (__environ[n_here]) {
         n_here++;
     }
     while (env[n_more]) {
@@ -213,8 +215,8 @@ static char **child_environment(const char *const *env) {
     }
     char **out = calloc(n_here + n_more + 1, sizeof(*out));
     for (size_t i = 0; out && i < n_here; i++) {
-        if (!is_replaced(environ[i], env)) {
-            out[n++] = environ[i];
+        if (!is_replaced(__environ[i], env)) {
+            out[n++] = __environ[i];
         }
     }
     for (size_t i = 0; out && i < n_more; i++) {
