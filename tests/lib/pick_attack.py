@@ -162,6 +162,7 @@ class Attack:
         picker.write_pool(self.first_config())
         self.write_good_endpoints()
         picker.wait_ready_endpoints(2)
-        with Proxy(picker.grpc_addresses[0]) as proxy:
+        with Proxy(picker.grpc_addresses[0]) as proxy:  # the endpoints may be those of the pool before
+            picker.wait_for(lambda: proxy.ask("/v1/models").WhichOneof("response") == "request_headers", "a pick")
             assert proxy.pick("/v1/models") in (f"{HOSTS[0]}:8000", f"{HOSTS[1]}:8000")
         picker.wait_at_rest()
