@@ -19,8 +19,10 @@
 enum {
     INLINE_BYTES = 16384, /* inputs of a batch up to so many are in the message itself */
     INLINE_ALIGNMENT = 16,
-    LOCK_POLL_MS = 1, /* while another thread sends */
-    POLL_MS = 1000,   /* at most until it is seen that a worker has ended */
+    LOCK_POLL_MS = 1,        /* while another thread sends */
+    SEND_POLL_MS = 100,      /* until it is seen that what is sent need not wait any more */
+    SEND_TIMEOUT_MS = 30000, /* that a worker may take to read what it asked for */
+    POLL_MS = 1000,          /* at most until it is seen that a worker has ended */
     FINALIZE_POLL_MS = 20,
     DOWN_WAIT_MS = 3000, /* that a batch waits for a worker that is being started again */
     FIRST_PAUSE_MS = 100,
@@ -29,6 +31,7 @@ enum {
     READ_BYTES = 65536,
     MOST_SMALL_REQUESTS = 64, /* a message of more may not fit into the socket */
     CHECK_EVERY_MS = 1000,    /* is_ready is called so often */
+    CHECK_AGAIN_MS = 50,      /* where the worker has to read something else first */
     CHECK_TIMEOUT_MS = 5000,  /* without an answer for so long the model is not ready */
 };
 
@@ -59,7 +62,44 @@ static void close_fds(const int *fds, size_t n) {
     }
 }
 
-static int send_all(int fd, const unsigned char *bytes, size_t n_bytes, int *fds, size_t n_fds) {
+static int is_closing(sluice_instance *instance) {
+    pthread_mutex_lock(&instance->lock);
+    int closing = instance->closing;
+    pthread_mutex_unlock(&instance->lock);
+    return closing;
+}
+
+/* Whether execute takes longer than it may. */
+static int is_overdue(sluice_instance *instance) {
+    uint64_t limit_s = (uint64_t)instance->model->options.execute_timeout_s;
+    pthread_mutex_lock(&instance->lock);
+    uint64_t since_ns = instance->executing ? instance->sent_ns : 0;
+    pthread_mutex_unlock(&instance->lock);
+    return limit_s > 0 && since_ns > 0 && clock_ns() - since_ns > limit_s * 1000000000u;
+}
+
+/* Whether what is sent before `until_ns` may wait for the worker to read. */
+static int may_wait(sluice_instance *instance, uint64_t until_ns) {
+    return clock_ns() < until_ns && !is_closing(instance) && !is_overdue(instance);
+}
+
+/* Waits until the socket has room. Returns: 0 when it has none and may not be waited for. */
+static int wait_for_room(sluice_instance *instance, uint64_t until_ns) {
+    struct pollfd fd = {.fd = instance->process.socket, .events = POLLOUT};
+    while (poll(&fd, 1, SEND_POLL_MS) <= 0) {
+        if (!may_wait(instance, until_ns)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* `until_ns` 0: it waits as long as the socket is open, as a batch does. Returns: 0 when the worker
+ * is gone, or does not read before `until_ns`. Holds send_lock. */
+static int send_all(sluice_instance *instance, const struct wire_buf *buf, int *fds, size_t n_fds,
+                    uint64_t until_ns) {
+    const unsigned char *bytes = buf->bytes;
+    size_t n_bytes = buf->n_bytes;
     union {
         struct cmsghdr align;
         char space[CMSG_SPACE(POOL_MAX_FDS * sizeof(int))];
@@ -76,8 +116,10 @@ static int send_all(int fd, const unsigned char *bytes, size_t n_bytes, int *fds
             item->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
             memcpy(CMSG_DATA(item), fds, n_fds * sizeof(int));
         }
-        ssize_t sent = sendmsg(fd, &head, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) {
+        ssize_t sent =
+            sendmsg(instance->process.socket, &head, MSG_NOSIGNAL | (until_ns ? MSG_DONTWAIT : 0));
+        if (sent < 0 &&
+            (errno == EINTR || (errno == EAGAIN && wait_for_room(instance, until_ns)))) {
             continue;
         }
         if (sent <= 0) {
@@ -90,18 +132,44 @@ static int send_all(int fd, const unsigned char *bytes, size_t n_bytes, int *fds
     return 1;
 }
 
-int instance_send_locked(sluice_instance *instance, const struct wire_buf *buf, int *fds,
-                         size_t n_fds) {
-    int sent = instance->process.socket >= 0 &&
-               send_all(instance->process.socket, buf->bytes, buf->n_bytes, fds, n_fds);
+static int send_locked(sluice_instance *instance, const struct wire_buf *buf, int *fds,
+                       size_t n_fds, uint64_t until_ns) {
+    int sent = instance->process.socket >= 0 && send_all(instance, buf, fds, n_fds, until_ns);
     close_fds(fds, n_fds);
     return sent;
 }
 
-static int send_reply(sluice_instance *instance) {
-    pthread_mutex_lock(&instance->send_lock);
-    int sent = wire_end(&instance->reply_buf) &&
-               instance_send_locked(instance, &instance->reply_buf, NULL, 0);
+int instance_send_locked(sluice_instance *instance, const struct wire_buf *buf, int *fds,
+                         size_t n_fds) {
+    return send_locked(instance, buf, fds, n_fds, 0);
+}
+
+/* Takes send_lock, which a thread holds while the worker does not read its batch. Returns: 0 when
+ * it is not to be had before `until_ns`. */
+static int lock_to_send(sluice_instance *instance, uint64_t until_ns) {
+    for (;;) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        uint64_t ns = (uint64_t)until.tv_nsec + (uint64_t)SEND_POLL_MS * 1000000u;
+        until.tv_sec += (time_t)(ns / 1000000000u);
+        until.tv_nsec = (long)(ns % 1000000000u);
+        if (pthread_mutex_timedlock(&instance->send_lock, &until) == 0) {
+            return 1;
+        }
+        if (!may_wait(instance, until_ns)) {
+            return 0;
+        }
+    }
+}
+
+/* Sends reply_buf. A worker that asks and does not read must not hold the thread: the server could
+ * not end it. Returns: 0 when it is gone, or does not read for `timeout_ms`. */
+static int send_reply(sluice_instance *instance, uint64_t timeout_ms) {
+    uint64_t until_ns = after_ms(timeout_ms);
+    if (!wire_end(&instance->reply_buf) || !lock_to_send(instance, until_ns)) {
+        return 0;
+    }
+    int sent = send_locked(instance, &instance->reply_buf, NULL, 0, until_ns);
     pthread_mutex_unlock(&instance->send_lock);
     return sent;
 }
@@ -127,7 +195,10 @@ static int answer_need(sluice_instance *instance, struct wire_reader *reader) {
     }
     int fds[POOL_MAX_FDS];
     struct wire_buf *buf = &instance->reply_buf;
-    pthread_mutex_lock(&instance->send_lock);
+    uint64_t until_ns = after_ms(SEND_TIMEOUT_MS);
+    if (!lock_to_send(instance, until_ns)) {
+        return 0; /* the block goes with the pool */
+    }
     wire_begin(buf, WIRE_GRANT);
     wire_add_u32(buf, tag);
     size_t n_fds = pool_announce(instance->pool, buf, fds);
@@ -135,7 +206,7 @@ static int answer_need(sluice_instance *instance, struct wire_reader *reader) {
     if (!block) {
         wire_add_text(buf, reason, strlen(reason));
     }
-    int sent = wire_end(buf) ? instance_send_locked(instance, buf, fds, n_fds)
+    int sent = wire_end(buf) ? send_locked(instance, buf, fds, n_fds, until_ns)
                              : (close_fds(fds, n_fds), 0);
     pthread_mutex_unlock(&instance->send_lock);
     return sent;
@@ -152,7 +223,7 @@ static int answer_ask(sluice_instance *instance, struct wire_reader *reader) {
     wire_begin(&instance->reply_buf, WIRE_STATE);
     wire_add_u32(&instance->reply_buf, tag);
     wire_add_u8(&instance->reply_buf, cancelled != 0);
-    return send_reply(instance);
+    return send_reply(instance, SEND_TIMEOUT_MS);
 }
 
 static int take_freed(sluice_instance *instance, struct wire_reader *reader) {
@@ -202,7 +273,7 @@ static int answer_metric(sluice_instance *instance, enum wire_type type,
     } else {
         wire_add_text(buf, error.text, strlen(error.text));
     }
-    return send_reply(instance);
+    return send_reply(instance, SEND_TIMEOUT_MS);
 }
 
 /* ---- readiness ------------------------------------------------------------------------------- */
@@ -244,6 +315,21 @@ static void take_checked(sluice_instance *instance, struct wire_reader *reader) 
     }
 }
 
+/* Returns: 0 when the worker does not read what was sent before. */
+static int send_check(sluice_instance *instance) {
+    if (pthread_mutex_trylock(&instance->send_lock) != 0) {
+        return 0;
+    }
+    struct pollfd fd = {.fd = instance->process.socket, .events = POLLOUT};
+    int has_room = poll(&fd, 1, 0) > 0;
+    wire_begin(&instance->reply_buf, WIRE_CHECK);
+    if (has_room && wire_end(&instance->reply_buf)) { /* where it fails, the worker has ended */
+        (void)instance_send_locked(instance, &instance->reply_buf, NULL, 0);
+    }
+    pthread_mutex_unlock(&instance->send_lock);
+    return has_room;
+}
+
 /* Has is_ready called where it is time. Returns: in how many ms it is time again; -1: never. */
 static int check_readiness_locked(sluice_instance *instance) {
     struct readiness *readiness = &instance->readiness;
@@ -262,10 +348,11 @@ static int check_readiness_locked(sluice_instance *instance) {
         set_checked(instance, 0, why, (size_t)n);
         return POLL_MS; /* it is not called again before it returns */
     }
+    if (!send_check(instance)) {
+        return CHECK_AGAIN_MS;
+    }
     readiness->in_flight = 1;
     readiness->sent_ns = now_ns;
-    wire_begin(&instance->reply_buf, WIRE_CHECK);
-    (void)send_reply(instance); /* where it fails, the worker has ended */
     return CHECK_TIMEOUT_MS;
 }
 
@@ -485,14 +572,7 @@ static int send_init(sluice_instance *instance) {
     for (size_t i = 0; i < n; i++) {
         add_pair(buf, pairs[i][0], pairs[i][1]);
     }
-    return send_reply(instance);
-}
-
-static int is_closing(sluice_instance *instance) {
-    pthread_mutex_lock(&instance->lock);
-    int closing = instance->closing;
-    pthread_mutex_unlock(&instance->lock);
-    return closing;
+    return send_reply(instance, (uint64_t)model->options.start_timeout_s * 1000u);
 }
 
 /* What the supervisor waits for. */
@@ -546,6 +626,18 @@ static enum outcome handle(sluice_instance *instance, uint32_t of_socket, int ha
     return of_socket & ~(uint32_t)POLLOUT ? receive(instance, reason, reason_bytes) : GO_ON;
 }
 
+/* Children of the worker may keep the socket open, and write lines all the time. Returns: whether
+ * it has ended, and all of its messages are read. */
+static int has_ended_with_children(sluice_instance *instance) {
+    struct pollfd fd = {.fd = instance->process.socket, .events = POLLIN};
+    uint64_t now_ns = clock_ns();
+    if (now_ns - instance->looked_ns < (uint64_t)POLL_MS * 1000000u) {
+        return 0;
+    }
+    instance->looked_ns = now_ns;
+    return process_has_ended(&instance->process) && poll(&fd, 1, 0) == 0;
+}
+
 /* Waits for something to read from the worker, and reads it, unless the thread that executes does.
  * Thread: supervisor. */
 static enum outcome step(sluice_instance *instance, int timeout_ms, char *reason,
@@ -575,8 +667,8 @@ static enum outcome step(sluice_instance *instance, int timeout_ms, char *reason
         outcome = handle(instance, of[FROM_SOCKET], of[FROM_CALLS] != 0, reason, reason_bytes);
     }
     pthread_mutex_unlock(&instance->read_lock);
-    /* Its children may keep the socket open. */
-    if (n == 0 && process_has_ended(&instance->process)) {
+    if (outcome == GO_ON &&
+        (n == 0 ? process_has_ended(&instance->process) : has_ended_with_children(instance))) {
         reason[0] = '\0';
         return BREAKS_RULE;
     }
@@ -697,7 +789,9 @@ static void finalize_worker(sluice_instance *instance) {
     char reason[512] = "";
     uint64_t until_ns = after_ms((uint64_t)instance->model->options.finalize_timeout_s * 1000u);
     wire_begin(&instance->reply_buf, WIRE_FINALIZE);
-    (void)send_reply(instance);
+    while (!send_reply(instance, 0) && !process_has_ended(&instance->process) &&
+           clock_ns() < until_ns) {
+    }
     (void)epoll_ctl(instance->events, EPOLL_CTL_DEL, instance->wake, NULL);
     for (;;) {
         uint64_t now_ns = clock_ns();
@@ -723,22 +817,17 @@ static void finalize_worker(sluice_instance *instance) {
 
 /* Serves until the worker ends or the instance is closed. `reason`: why it ended. */
 static void serve(sluice_instance *instance, char *reason, size_t n_bytes) {
-    int limit_s = instance->model->options.execute_timeout_s;
     while (!is_closing(instance) && !reason[0]) {
         int check_ms = check_readiness(instance);
         int wait_ms = check_ms >= 0 && check_ms < POLL_MS ? check_ms : POLL_MS;
         if (step(instance, wait_ms, reason, n_bytes) != GO_ON) {
             return;
         }
-        pthread_mutex_lock(&instance->lock);
-        uint64_t since_ns = instance->executing ? instance->sent_ns : 0;
-        pthread_mutex_unlock(&instance->lock);
-        if (limit_s > 0 && since_ns > 0 &&
-            clock_ns() - since_ns > (uint64_t)limit_s * 1000000000u) {
+        if (is_overdue(instance)) {
             snprintf(reason, n_bytes,
                      "was ended: execute has not returned after %d s (parameter "
                      "execute_timeout_s)",
-                     limit_s);
+                     instance->model->options.execute_timeout_s);
             return;
         }
     }
@@ -1155,8 +1244,8 @@ static int begin_reading(sluice_instance *instance) {
 /* The supervisor reads again. `broken`: it ends the worker, for this reason. */
 static void end_reading(sluice_instance *instance, const char *broken) {
     pthread_mutex_lock(&instance->read_lock);
-    snprintf(instance->broken, sizeof(instance->broken), "%s", broken);
-    if (broken[0]) {
+    if (broken[0] && !instance->broken[0]) { /* the first reason counts */
+        snprintf(instance->broken, sizeof(instance->broken), "%s", broken);
         shutdown(instance->process.socket, SHUT_RDWR); /* which the supervisor sees */
     }
     watch_socket(instance, wanted_of(instance));

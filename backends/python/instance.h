@@ -54,8 +54,9 @@ struct sluice_instance {
     sluice_model *model;
     uint32_t index;
     pthread_t supervisor;
-    int describes; /* it calls auto_complete_config, and serves nothing */
-    int wake;      /* eventfd: the instance is to be closed */
+    uint64_t looked_ns; /* when the supervisor last looked whether the process has ended */
+    int describes;      /* it calls auto_complete_config, and serves nothing */
+    int wake;           /* eventfd: the instance is to be closed */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -47,7 +47,10 @@ def place_of(error):
 
 
 def describe(error):
-    text = str(error).strip()
+    try:
+        text = str(error).strip()
+    except Exception:  # of the exception's own __str__
+        text = "its text cannot be made"
     return type(error).__name__ + (f": {text}" if text else "") + place_of(error)
 
 

@@ -106,6 +106,7 @@ def test_initialize_gets_the_configuration(running, tmp_path):
 
 WRONG = {
     "execute raises": "ValueError: as asked (does.py:",
+    "no text": "NoText: its text cannot be made (does.py:",
     "too few": "execute returned 0 responses to 1 requests",
     "not a list": "execute must return a list of InferenceResponse, it returned int",
     "other datatype": "output 'OUT' is INT32, the configuration says BYTES",
@@ -199,6 +200,14 @@ def test_worker_beside_its_instance_keeps_serving(running):
             except InferenceServerException as error:  # it was with the worker that was killed
                 assert "signal 9" in error.message()
         server.wait_for(lambda: len(python_models.workers(server.pid)) == 2, "two workers")
+
+
+def test_worker_whose_child_lives_on_and_writes_is_started_again(running):
+    server = running(does=("does", DOES))
+    server.expect_error("worker of instance 0")
+    client = Client(server)
+    assert "exited with code 4" in client.error_of("does", "end before child")
+    wait_restarted(server, client)
 
 
 def test_execute_that_blocks_is_ended(running):
@@ -594,6 +603,9 @@ HOSTILE = {
     "checked": "ready(); message(72, bytes(5))",
     "ends": "ready(); os._exit(5)",
     "silent": "ready()",
+    "asks, and no reading": "ready(); [message(70, struct.pack('<IQ', i, 0)) for i in range(1000000)]",
+    "needs, and no reading": "ready(); [message(67, struct.pack('<IQ', i, 1)) for i in range(1000000)]",
+    "metrics, and no reading": "ready(); [message(73, struct.pack('<IBI', i, 9, 0), bytes(4)) for i in range(1000000)]",
     "fails": "message(65, struct.pack('<I', 5), b'\\xff\\x00\\nab')",
 }
 

@@ -10,6 +10,11 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 
+class NoText(Exception):
+    def __str__(self):
+        raise RuntimeError("an exception without a text")
+
+
 class TritonPythonModel:
     @staticmethod
     def initialize(args):
@@ -20,6 +25,8 @@ class TritonPythonModel:
     def execute(self, requests):
         if any(self.word(request) == "execute raises" for request in requests):
             raise ValueError("as asked")
+        if any(self.word(request) == "no text" for request in requests):
+            raise NoText
         if any(self.word(request) == "too few" for request in requests):
             return []
         if any(self.word(request) == "not a list" for request in requests):
@@ -120,6 +127,14 @@ class TritonPythonModel:
             time.sleep(1000)
             os._exit(0)
         return self.text(str(pid))
+
+    def end_before_child(self, request):
+        """Ends, and leaves a process that has the socket and writes lines."""
+        if os.fork() == 0:
+            while True:
+                print("the child runs")
+                time.sleep(0.05)
+        os._exit(4)
 
     def pid(self, request):
         return self.text(str(os.getpid()))
