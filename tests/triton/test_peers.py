@@ -25,6 +25,7 @@ def test_table_beside_triton():
               "HTTP, 4 MB each way, 1 connection", "gRPC, FP32 [1,16], 32 calls",
               "Python, FP32 [16], 1 connection, HTTP", "Python, FP32 [1,16] in batches, 32 calls, gRPC",
               "Python, 4 MB each way, 1 call, gRPC", "Python, 100 responses a request, 8 streams, gRPC",
+              "Python, two calls of another model, 8 connections, HTTP",
               "resident memory with these models loaded, idle"}  # and those of the README that this Triton has backends for
     assert titles <= set(rows)
     assert all(number(theirs) > 0 and number(ours) > 0 for theirs, ours, _ in rows.values()), rows
