@@ -256,6 +256,50 @@ MODELS = {
         'np.from_dlpack(pb_utils.get_input_tensor_by_name(request, "IN")) + 1)])'), [FLOATS]),
     "unicode_texts": (TEXT_IN + TEXT_OUT, each('response(OUT=np.array(["zwölf"], dtype=object))'),
                       [{"inputs": {"IN": texts("x")}}]),
+    "calls": (TEXT_IN + tensor("output", "OUT", "FP32", [-1]), program("""
+        def execute(self, requests):
+            responses = []
+            for request in requests:
+                name = array(request)[0].decode()
+                answer = pb_utils.InferenceRequest(model_name=name, requested_output_names=["OUT"], inputs=[
+                    pb_utils.Tensor("IN", np.array([1, 2], np.float32))]).exec()
+                if answer.has_error():
+                    responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("the call failed")))
+                else:
+                    out = pb_utils.get_output_tensor_by_name(answer, "OUT").as_numpy()
+                    responses.append(response(OUT=out + len(answer.output_tensors())))
+            return responses
+        """), [{"inputs": {"IN": texts(name)}} for name in ("echo_fp32", "helped", "senders", "asynchronous", "no such model",
+                                                            "echo_int8", "bad_import")]),
+    "awaits_calls": (io("FP32"), program("""
+        async def execute(self, requests):
+            responses = []
+            for request in requests:
+                answers = await asyncio.gather(*(pb_utils.InferenceRequest(
+                    model_name=name, requested_output_names=["OUT"],
+                    inputs=[pb_utils.Tensor("IN", array(request) + i)]).async_exec()
+                    for i, name in enumerate(("echo_fp32", "helped", "echo_fp32"))))
+                responses.append(response(OUT=sum(pb_utils.get_output_tensor_by_name(answer, "OUT").as_numpy()
+                                                  for answer in answers)))
+            return responses
+        """), [FLOATS]),
+    "calls_decoupled": (TEXT_IN + tensor("output", "OUT", "BYTES", [-1]), program("""
+        def execute(self, requests):
+            responses = []
+            for request in requests:
+                told = []
+                for answer in pb_utils.InferenceRequest(model_name="decoupled", requested_output_names=["OUT"], inputs=[
+                        pb_utils.Tensor("IN", array(request))]).exec(decoupled=True):
+                    if answer.has_error():
+                        told.append("an error")
+                    elif len(answer.output_tensors()) > 0:
+                        told.append(pb_utils.get_output_tensor_by_name(answer, "OUT").as_numpy()[0].decode())
+                responses.append(response(OUT=np.array([t.encode() for t in told], dtype=object)))
+            return responses
+        """), [{"inputs": {"IN": texts(word)}} for word in ("0", "1", "5", "2 last", "3 error")]),
+    "asks_for_readiness": (TEXT_IN + TEXT_OUT, each(
+        "response(OUT=text(str([pb_utils.is_model_ready(model_name=name) for name in array(request)[0].decode().split()])))"),
+        [{"inputs": {"IN": texts("echo_fp32 nobody bad_import calls")}}]),
     "no_execute": (io("FP32"), program("def initialize(self, args):\n    pass\n"), [FLOATS]),
     "no_class": (io("FP32"), "x = 1\n", [FLOATS]),
     "bad_syntax": (io("FP32"), "def (\n", [FLOATS]),

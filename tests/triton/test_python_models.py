@@ -37,6 +37,7 @@ DIFFERS = {
        for protocol in ("JSON", "binary", "gRPC")},
     **{("errors", (7, protocol)): "a cancelled request is HTTP 499, in Triton 400" for protocol in ("JSON", "binary")},
     ("wrong", 1): "another datatype than the configuration's is an error here; Triton passes it on",
+    ("calls_decoupled", 4): "the error of a decoupled model that is called is its last response; Triton drops it",
     ("dlpack", 0): "this version of Triton's backend cannot be read by numpy.from_dlpack",
     ("no_execute", "metadata"): "a model without execute is not loaded; Triton fails its requests",
     ("no_execute", "config"): "likewise",
