@@ -29,6 +29,9 @@ struct inner_inference {
     struct inner_response last;
 };
 
+/* What a response before the last takes besides: its own arena, and one of its receiver. */
+enum { INNER_RESPONSE_BYTES = 8192 };
+
 static struct inner_inference *inner_of(struct inference *base) {
     return CONTAINER_OF(base, struct inner_inference, base);
 }
@@ -122,10 +125,20 @@ static bool hand_over(struct inner_response *response) {
     return false;
 }
 
+/* Counted until it is released: a caller that does not read may have many calls open. */
+static void count_partial(struct outgoing_response *outgoing) {
+    struct inference *base = outgoing->inference;
+    outgoing->n_bytes = arena_bytes(outgoing->arena) + INNER_RESPONSE_BYTES +
+                        infer_response_bytes(outgoing->response);
+    base->partial_bytes += outgoing->n_bytes;
+    memory_add(&base->memory, outgoing->n_bytes);
+}
+
 static bool deliver_partial(struct inner_inference *self, struct outgoing_response *outgoing) {
     struct inner_response *response =
         outgoing->arena ? arena_calloc(outgoing->arena, 1, sizeof(*response)) : NULL;
     if (response) {
+        count_partial(outgoing);
         *response = (struct inner_response){
             .inference = self, .response = outgoing->response, .outgoing = outgoing};
         return hand_over(response);

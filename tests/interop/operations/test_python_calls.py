@@ -13,7 +13,7 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from lib import http1, python_models, server as servers
+from lib import http1, metrics, python_models, server as servers
 from lib.python_models import DOES, FLAGS, parameter, tensor
 from lib.repository import DATATYPES
 
@@ -546,6 +546,35 @@ def test_calls_count_in_the_memory_of_clients(running, how):
     assert told["code"] == 4 and "--client-memory" in told["error"], told
     told = client.ask(how, inputs=INPUTS, **arguments)
     assert "outputs" in (told[0] if how == "threads" else told)
+
+
+def test_responses_that_are_not_read_count_in_the_memory_of_clients(running):
+    server = running(caller=("caller", CALLER), stream=("stream", None))
+    server.expect_error("worker of instance 0")
+    first = Client(server)
+    pid = first.ask("pid")
+    first.client.close()
+    ended = []
+
+    def call():
+        own = Client(server)
+        with pytest.raises(InferenceServerException) as caught:
+            own.ask("many", pause=1000, model="stream", inputs=stream(3000, "thread"))
+        ended.append(caught.value.message())
+        own.client.close()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    numbers = metrics.wait_until(server.address, lambda numbers: numbers["sluice_outputs_held"] > 1000, "responses that wait")
+    counted = sum(value for name, value in numbers.items() if name.startswith("sluice_client_memory_bytes{"))
+    os.kill(pid, signal.SIGKILL)
+    thread.join()
+    assert "signal 9" in ended[0]
+    assert counted > 1000 * 8192, numbers
+    last = python_models.Client(server)
+    python_models.wait_restarted(server, last, "caller", "pid")
+    last.client.close()
+    server.wait_at_rest()
 
 
 # ---- workers that are not ours ---------------------------------------------------------------------
