@@ -545,7 +545,7 @@ static sluice_status start_call(const sluice_calls *table, const sluice_call_arg
     }
     sluice_call *call = NULL;
     sluice_status status = call_new(self, args, &call, error);
-    if (status != SLUICE_OK) {
+    if (!call) { /* it failed */
         remove_live(self);
         return status;
     }
