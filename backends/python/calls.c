@@ -252,7 +252,7 @@ static void parts_fini(struct parts *parts) {
 /* Returns: a copy that ends in NUL, which `parts` has; NULL when out of memory. There are at most
  * as many as parts->texts has places. */
 static const char *keep_text(struct parts *parts, struct wire_text text) {
-    char *copy = strndup(text.ptr ? text.ptr : "", text.n_bytes);
+    char *copy = wire_text_copy(text);
     if (copy) {
         parts->texts[parts->n_texts++] = copy;
     }
@@ -472,15 +472,15 @@ static void take_drop(sluice_instance *instance, uint32_t tag) {
 /* Returns: the status with `error`. */
 static sluice_status change(struct call *call, const struct wire_manage *manage,
                             struct wire_reader *reader, sluice_error *error) {
-    char *model = strndup(manage->model.ptr, manage->model.n_bytes);
-    char *config = strndup(manage->config.ptr, manage->config.n_bytes);
+    char *model = wire_text_copy(manage->model);
+    char *config = wire_text_copy(manage->config);
     sluice_model_file *files = calloc((size_t)manage->n_files + 1, sizeof(*files));
     sluice_status status = SLUICE_NO_MEMORY;
     int ok = model && config && files;
     error_no_memory(error, "the change of a model");
     for (uint32_t i = 0; ok && i < manage->n_files; i++) {
         struct wire_text path = wire_read_text(reader), content = wire_read_text(reader);
-        files[i].path = strndup(path.ptr ? path.ptr : "", path.n_bytes);
+        files[i].path = wire_text_copy(path);
         files[i].data = content.ptr;
         files[i].n_bytes = content.n_bytes;
         ok = files[i].path != NULL;

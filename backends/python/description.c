@@ -15,7 +15,7 @@ static int tensor_read(struct wire_reader *reader, sluice_tensor_info *info) {
         return 0;
     }
     int64_t *dims = calloc(tensor.rank + 1, sizeof(*dims));
-    info->name = strndup(tensor.name.ptr, tensor.name.n_bytes);
+    info->name = wire_text_copy(tensor.name);
     info->dims = dims;
     info->datatype = tensor.datatype;
     info->optional = tensor.optional != 0;

@@ -173,6 +173,17 @@ struct wire_text wire_read_text(struct wire_reader *reader) {
     return at ? (struct wire_text){(const char *)at, n_bytes} : (struct wire_text){"", 0};
 }
 
+char *wire_text_copy(struct wire_text text) {
+    char *copy = malloc(text.n_bytes + 1);
+    if (copy) {
+        if (text.n_bytes > 0) {
+            memcpy(copy, text.ptr, text.n_bytes);
+        }
+        copy[text.n_bytes] = '\0';
+    }
+    return copy;
+}
+
 uint32_t wire_read_count(struct wire_reader *reader, size_t n_least) {
     uint32_t n = wire_read_u32(reader);
     if (!reader->failed && n > (reader->n_bytes - reader->at) / n_least) {

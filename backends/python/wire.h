@@ -154,6 +154,8 @@ uint8_t wire_read_u8(struct wire_reader *reader);
 uint32_t wire_read_u32(struct wire_reader *reader);
 uint64_t wire_read_u64(struct wire_reader *reader);
 struct wire_text wire_read_text(struct wire_reader *reader);
+/* Returns: a copy that ends in NUL; NULL when out of memory. Owns: the caller. */
+char *wire_text_copy(struct wire_text text);
 /* Reads a number of items, each of which has at least `n_least` bytes; fails when so many cannot be
  * in what is left. */
 uint32_t wire_read_count(struct wire_reader *reader, size_t n_least);
