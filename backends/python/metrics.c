@@ -1,4 +1,4 @@
-/* What a worker names is opened once for the model; a number is the place in a list plus one. */
+/* What a worker names is opened once for the model. */
 #include "python/metrics.h"
 
 #include <stdlib.h>
@@ -13,14 +13,14 @@ void metrics_init(struct metrics *metrics, const sluice_host *host) {
 }
 
 void metrics_fini(struct metrics *metrics) {
-    for (size_t i = 0; i < metrics->n_series; i++) {
-        metrics->host->metric_close(metrics->series[i]);
+    for (size_t i = 0; i < metrics->series.n; i++) {
+        metrics->host->metric_close(metrics->series.items[i]);
     }
-    for (size_t i = 0; i < metrics->n_families; i++) {
-        metrics->host->metric_family_close(metrics->families[i]);
+    for (size_t i = 0; i < metrics->families.n; i++) {
+        metrics->host->metric_family_close(metrics->families.items[i]);
     }
-    free(metrics->series);
-    free(metrics->families);
+    free(metrics->series.items);
+    free(metrics->families.items);
     pthread_mutex_destroy(&metrics->lock);
 }
 
@@ -42,12 +42,7 @@ static char *read_text(struct wire_reader *reader) {
         reader->failed = 1;
         return NULL;
     }
-    char *copy = malloc(text.n_bytes + 1);
-    if (copy) {
-        memcpy(copy, text.n_bytes > 0 ? text.ptr : "", text.n_bytes);
-        copy[text.n_bytes] = '\0';
-    }
-    return copy;
+    return wire_text_copy(text);
 }
 
 static double read_f64(struct wire_reader *reader) {
@@ -102,28 +97,39 @@ static double *read_bounds(struct wire_reader *reader, size_t *n) {
 
 /* The number of what was opened: that of before, where the model has it already. Returns: 0 with
  * `error` when there are too many, or memory is out; `item` is the caller's then, and where
- * *is_new is 0. The lock is held. */
-static uint32_t keep(void ***items, size_t *n, void *item, int *is_new, sluice_error *error) {
+ * *is_new is 0. */
+static uint32_t keep(struct metrics *metrics, struct metrics_list *list, void *item, int *is_new,
+                     sluice_error *error) {
+    uint32_t number = 0;
     *is_new = 0;
-    for (size_t i = 0; i < *n; i++) {
-        if ((*items)[i] == item) {
-            return (uint32_t)i + 1;
-        }
+    pthread_mutex_lock(&metrics->lock);
+    for (size_t i = 0; i < list->n && number == 0; i++) {
+        number = list->items[i] == item ? (uint32_t)i + 1 : 0;
     }
-    if (*n >= METRICS_MAX) {
+    if (number == 0 && list->n >= METRICS_MAX) {
         error_set(error, SLUICE_INVALID_ARGUMENT, "the model has %d metrics already",
                   (int)METRICS_MAX);
-        return 0;
+    } else if (number == 0) {
+        void **grown = realloc(list->items, (list->n + 1) * sizeof(*grown));
+        if (grown) {
+            list->items = grown;
+            grown[list->n++] = item;
+            number = (uint32_t)list->n;
+            *is_new = 1;
+        } else {
+            error_no_memory(error, "a metric");
+        }
     }
-    void **grown = realloc(*items, (*n + 1) * sizeof(*grown));
-    if (!grown) {
-        error_no_memory(error, "a metric");
-        return 0;
-    }
-    *items = grown;
-    grown[(*n)++] = item;
-    *is_new = 1;
-    return (uint32_t)*n;
+    pthread_mutex_unlock(&metrics->lock);
+    return number;
+}
+
+/* Returns: NULL when nothing has this number. */
+static void *find(struct metrics *metrics, const struct metrics_list *list, uint32_t number) {
+    pthread_mutex_lock(&metrics->lock);
+    void *item = number > 0 && number <= list->n ? list->items[number - 1] : NULL;
+    pthread_mutex_unlock(&metrics->lock);
+    return item;
 }
 
 uint32_t metrics_take_family(struct metrics *metrics, struct wire_reader *reader,
@@ -137,9 +143,7 @@ uint32_t metrics_take_family(struct metrics *metrics, struct wire_reader *reader
     if (name && help && !reader->failed && has_functions(metrics, error) &&
         metrics->host->metric_family_open(name, help, (sluice_metric_kind)kind, &family, error) ==
             SLUICE_OK) {
-        pthread_mutex_lock(&metrics->lock);
-        number = keep((void ***)&metrics->families, &metrics->n_families, family, &is_new, error);
-        pthread_mutex_unlock(&metrics->lock);
+        number = keep(metrics, &metrics->families, family, &is_new, error);
         if (!is_new) {
             metrics->host->metric_family_close(family);
         }
@@ -149,17 +153,9 @@ uint32_t metrics_take_family(struct metrics *metrics, struct wire_reader *reader
     return number;
 }
 
-static sluice_metric_family *find_family(struct metrics *metrics, uint32_t number) {
-    pthread_mutex_lock(&metrics->lock);
-    sluice_metric_family *family =
-        number > 0 && number <= metrics->n_families ? metrics->families[number - 1] : NULL;
-    pthread_mutex_unlock(&metrics->lock);
-    return family;
-}
-
 uint32_t metrics_take_series(struct metrics *metrics, struct wire_reader *reader,
                              sluice_error *error) {
-    sluice_metric_family *family = find_family(metrics, wire_read_u32(reader));
+    sluice_metric_family *family = find(metrics, &metrics->families, wire_read_u32(reader));
     struct labels labels;
     size_t n_bounds = 0;
     sluice_metric *metric = NULL;
@@ -171,9 +167,7 @@ uint32_t metrics_take_series(struct metrics *metrics, struct wire_reader *reader
     if (bounds && !reader->failed &&
         metrics->host->metric_open(family, labels.items, labels.n, bounds, n_bounds, &metric,
                                    error) == SLUICE_OK) {
-        pthread_mutex_lock(&metrics->lock);
-        number = keep((void ***)&metrics->series, &metrics->n_series, metric, &is_new, error);
-        pthread_mutex_unlock(&metrics->lock);
+        number = keep(metrics, &metrics->series, metric, &is_new, error);
         if (!is_new) {
             metrics->host->metric_close(metric);
         }
@@ -186,11 +180,7 @@ uint32_t metrics_take_series(struct metrics *metrics, struct wire_reader *reader
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static sluice_metric *find_series(struct metrics *metrics, struct wire_reader *reader) {
-    uint32_t number = wire_read_u32(reader);
-    pthread_mutex_lock(&metrics->lock);
-    sluice_metric *metric =
-        number > 0 && number <= metrics->n_series ? metrics->series[number - 1] : NULL;
-    pthread_mutex_unlock(&metrics->lock);
+    sluice_metric *metric = find(metrics, &metrics->series, wire_read_u32(reader));
     reader->failed = reader->failed || !metric;
     return metric;
 }

@@ -13,13 +13,16 @@ struct wire_reader;
 
 enum { METRICS_MAX = 1000 }; /* families, and series, of a model; the host has limits for all */
 
+/* What was opened; a number is the place plus one. */
+struct metrics_list {
+    void **items;
+    size_t n;
+};
+
 struct metrics {
     const sluice_host *host;
     pthread_mutex_t lock;
-    sluice_metric_family **families;
-    size_t n_families;
-    sluice_metric **series;
-    size_t n_series;
+    struct metrics_list families, series; /* of sluice_metric_family and sluice_metric */
 };
 
 void metrics_init(struct metrics *metrics, const sluice_host *host);
