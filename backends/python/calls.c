@@ -16,11 +16,9 @@
 #include "python/instance.h"
 
 enum {
-    /* Tensors of a response up to so many bytes are in the message. With the rest of it they fit
-     * into a socket that can be written to, whose buffer is three quarters free then. */
-    INLINE_BYTES = 16384,
+    /* Without its tensors, which are WIRE_TAIL_BYTES at most: a message fits into a socket that can
+     * be written to, whose buffer is three quarters free then. */
     MAX_HEAD_BYTES = 49152,
-    TAIL_ALIGNMENT = 16,
 };
 
 /* Where responses of the calls of a worker arrive. */
@@ -572,19 +570,6 @@ int calls_take(sluice_instance *instance, struct message *message, const char **
 
 /* ---- CALLED ---------------------------------------------------------------------------------- */
 
-static size_t aligned(size_t n_bytes, size_t alignment) {
-    return (n_bytes + alignment - 1) / alignment * alignment;
-}
-
-/* What the outputs take, each aligned. */
-static size_t output_bytes(const sluice_call_response *response) {
-    size_t sum = 0;
-    for (size_t i = 0; i < response->n_outputs; i++) {
-        sum = aligned(sum, WIRE_ALIGNMENT) + response->outputs[i].n_bytes;
-    }
-    return sum;
-}
-
 /* Returns: whether the message without its tensors is of a usual size. */
 static int has_usual_head(const sluice_call_response *response) {
     size_t sum = 0;
@@ -597,26 +582,9 @@ static int has_usual_head(const sluice_call_response *response) {
     return sum <= MAX_HEAD_BYTES;
 }
 
-static void copy_outputs(const sluice_call_response *response, unsigned char *to) {
-    size_t offset = 0;
-    for (size_t i = 0; i < response->n_outputs; i++) {
-        const sluice_input *output = &response->outputs[i];
-        offset = aligned(offset, WIRE_ALIGNMENT);
-        size_t at = offset;
-        for (size_t k = 0; k < output->n_pieces; k++) {
-            if (output->pieces[k].n_bytes > 0) {
-                memcpy(to + at, output->pieces[k].data, output->pieces[k].n_bytes);
-                at += output->pieces[k].n_bytes;
-            }
-        }
-        offset += output->n_bytes;
-    }
-}
-
 /* Writes what follows the blocks. `block` NULL: the outputs are in the message. */
 static void write_outputs(struct wire_buf *buf, const sluice_call_response *response,
                           struct block *block, size_t n_bytes) {
-    static const unsigned char zeros[INLINE_BYTES + TAIL_ALIGNMENT];
     size_t offset = 0;
     wire_add_u32(buf, block ? block->number : 0);
     size_t tail_at = buf->n_bytes;
@@ -629,15 +597,9 @@ static void write_outputs(struct wire_buf *buf, const sluice_call_response *resp
     for (size_t i = 0; i < response->n_params; i++) {
         wire_add_param(buf, &response->params[i]);
     }
-    if (block) {
-        copy_outputs(response, block->bytes);
-        return;
-    }
-    size_t tail = aligned(buf->n_bytes, TAIL_ALIGNMENT);
-    wire_add_bytes(buf, zeros, tail - buf->n_bytes + n_bytes);
-    wire_set_u32(buf, tail_at, (uint32_t)tail);
-    if (!buf->failed) {
-        copy_outputs(response, buf->bytes + tail);
+    unsigned char *to = block ? block->bytes : wire_add_tail(buf, tail_at, n_bytes);
+    if (to) {
+        (void)wire_copy_tensors(response->outputs, response->n_outputs, 0, to);
     }
 }
 
@@ -653,7 +615,7 @@ static sluice_status prepare(sluice_instance *instance, const sluice_call_respon
         *text = "the response has more parameters than a model that calls can get";
         return SLUICE_TOO_LARGE;
     }
-    if (n_bytes > INLINE_BYTES) {
+    if (n_bytes > WIRE_TAIL_BYTES) {
         *block = pool_take(instance->pool, n_bytes, BLOCK_INPUT, text);
         return *block ? SLUICE_OK : SLUICE_NO_MEMORY;
     }
@@ -669,7 +631,7 @@ static enum sent send_response(sluice_instance *instance, const struct call *cal
     struct block *block = NULL;
     const char *text = call->text;
     int fds[POOL_MAX_FDS];
-    size_t n_bytes = response ? output_bytes(response) : 0;
+    size_t n_bytes = response ? wire_tensors_end(response->outputs, response->n_outputs, 0) : 0;
     sluice_status status =
         response ? prepare(instance, response, n_bytes, &block, &text) : call->result;
     int last = !response || response->final || status != SLUICE_OK;

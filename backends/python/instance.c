@@ -17,8 +17,6 @@
 #include "common/text.h"
 
 enum {
-    INLINE_BYTES = 16384, /* inputs of a batch up to so many are in the message itself */
-    INLINE_ALIGNMENT = 16,
     LOCK_POLL_MS = 1,        /* while another thread sends */
     SEND_POLL_MS = 100,      /* until it is seen that what is sent need not wait any more */
     SEND_TIMEOUT_MS = 30000, /* that a worker may take to read what it asked for */
@@ -1038,28 +1036,13 @@ void python_instance_close(sluice_instance *instance) {
 
 /* ---- executing ------------------------------------------------------------------------------- */
 
-static size_t aligned(size_t n_bytes, size_t alignment) {
-    return (n_bytes + alignment - 1) / alignment * alignment;
-}
-
-/* Bytes that the inputs take, each aligned. Sums sizes of existing memory. */
+/* Bytes that the inputs take, each aligned. */
 static size_t input_bytes(const sluice_request *const *requests, size_t n) {
     size_t sum = 0;
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < requests[i]->n_inputs; k++) {
-            sum = aligned(sum, WIRE_ALIGNMENT) + requests[i]->inputs[k].n_bytes;
-        }
+        sum = wire_tensors_end(requests[i]->inputs, requests[i]->n_inputs, sum);
     }
     return sum;
-}
-
-static void copy_pieces(const sluice_input *input, unsigned char *to) {
-    for (size_t i = 0; i < input->n_pieces; i++) {
-        if (input->pieces[i].n_bytes > 0) {
-            memcpy(to, input->pieces[i].data, input->pieces[i].n_bytes);
-            to += input->pieces[i].n_bytes;
-        }
-    }
 }
 
 static void add_request(struct wire_buf *buf, const sluice_request *request, uint64_t token,
@@ -1083,17 +1066,6 @@ static void add_request(struct wire_buf *buf, const sluice_request *request, uin
     }
     for (size_t i = 0; i < request->n_inputs; i++) {
         wire_add_tensor(buf, &request->inputs[i], offset);
-    }
-}
-
-static void copy_inputs(const sluice_request *const *requests, size_t n, unsigned char *to) {
-    size_t offset = 0;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < requests[i]->n_inputs; k++) {
-            offset = aligned(offset, WIRE_ALIGNMENT);
-            copy_pieces(&requests[i]->inputs[k], to + offset);
-            offset += requests[i]->inputs[k].n_bytes;
-        }
     }
 }
 
@@ -1122,16 +1094,12 @@ static size_t write_batch(const struct batch *batch, struct wire_buf *buf, int f
     for (size_t i = 0; i < batch->n; i++) {
         add_request(buf, batch->requests[i], batch->tokens[i], &offset);
     }
-    if (batch->inputs) {
-        copy_inputs(batch->requests, batch->n, batch->inputs->bytes);
-        return n_fds;
-    }
-    static const unsigned char zeros[INLINE_BYTES + INLINE_ALIGNMENT];
-    size_t tail = aligned(buf->n_bytes, INLINE_ALIGNMENT);
-    wire_add_bytes(buf, zeros, tail - buf->n_bytes + batch->n_bytes);
-    wire_set_u32(buf, tail_at, (uint32_t)tail);
-    if (!buf->failed) {
-        copy_inputs(batch->requests, batch->n, buf->bytes + tail);
+    unsigned char *to =
+        batch->inputs ? batch->inputs->bytes : wire_add_tail(buf, tail_at, batch->n_bytes);
+    offset = 0;
+    for (size_t i = 0; to && i < batch->n; i++) {
+        offset =
+            wire_copy_tensors(batch->requests[i]->inputs, batch->requests[i]->n_inputs, offset, to);
     }
     return n_fds;
 }
@@ -1139,13 +1107,13 @@ static size_t write_batch(const struct batch *batch, struct wire_buf *buf, int f
 /* Takes the blocks of a batch. Returns: 0 with the reason. */
 static int take_blocks(struct batch *batch, uint64_t output_bytes, const char **reason) {
     struct block_pool *pool = batch->instance->pool;
-    if (batch->n_bytes > INLINE_BYTES) {
+    if (batch->n_bytes > WIRE_TAIL_BYTES) {
         batch->inputs = pool_take(pool, batch->n_bytes, BLOCK_INPUT, reason);
         if (!batch->inputs) {
             return 0;
         }
     }
-    if (output_bytes > INLINE_BYTES) { /* so many were needed the last time */
+    if (output_bytes > WIRE_TAIL_BYTES) { /* so many were needed the last time */
         const char *unused;
         batch->outputs = pool_take(pool, output_bytes, BLOCK_GRANTED, &unused);
         pthread_mutex_lock(&batch->instance->lock);
@@ -1283,7 +1251,7 @@ static void execute_begun(struct batch *batch, uint64_t output_bytes) {
     sluice_instance *instance = batch->instance;
     const char *reason = "out of memory for the batch";
     batch->n_bytes = input_bytes(batch->requests, batch->n);
-    int is_small = batch->n_bytes <= INLINE_BYTES && batch->n <= MOST_SMALL_REQUESTS;
+    int is_small = batch->n_bytes <= WIRE_TAIL_BYTES && batch->n <= MOST_SMALL_REQUESTS;
     int reads = is_small && begin_reading(instance);
     int sent = send_batch(batch, output_bytes, &reason);
     if (!sent) {

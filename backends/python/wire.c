@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT_BYTES = 1 << 16, TAIL_ALIGNMENT = 16 };
+enum { KEPT_BYTES = 1 << 16 };
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -90,8 +90,12 @@ void wire_add_param(struct wire_buf *buf, const sluice_param *param) {
     }
 }
 
+static size_t aligned(size_t n_bytes, size_t alignment) {
+    return (n_bytes + alignment - 1) / alignment * alignment;
+}
+
 void wire_add_tensor(struct wire_buf *buf, const sluice_input *tensor, size_t *offset) {
-    *offset = (*offset + WIRE_ALIGNMENT - 1) / WIRE_ALIGNMENT * WIRE_ALIGNMENT;
+    *offset = aligned(*offset, WIRE_ALIGNMENT);
     wire_add_text(buf, tensor->name, strlen(tensor->name));
     wire_add_u8(buf, (uint8_t)tensor->datatype);
     wire_add_u8(buf, (uint8_t)tensor->rank);
@@ -99,6 +103,36 @@ void wire_add_tensor(struct wire_buf *buf, const sluice_input *tensor, size_t *o
     wire_add_u64(buf, tensor->n_bytes);
     wire_add_bytes(buf, tensor->dims, tensor->rank * sizeof(int64_t));
     *offset += tensor->n_bytes;
+}
+
+size_t wire_tensors_end(const sluice_input *tensors, size_t n, size_t offset) {
+    for (size_t i = 0; i < n; i++) {
+        offset = aligned(offset, WIRE_ALIGNMENT) + tensors[i].n_bytes;
+    }
+    return offset;
+}
+
+size_t wire_copy_tensors(const sluice_input *tensors, size_t n, size_t offset, unsigned char *to) {
+    for (size_t i = 0; i < n; i++) {
+        size_t at = offset = aligned(offset, WIRE_ALIGNMENT);
+        for (size_t k = 0; k < tensors[i].n_pieces; k++) {
+            const sluice_piece *piece = &tensors[i].pieces[k];
+            if (piece->n_bytes > 0) {
+                memcpy(to + at, piece->data, piece->n_bytes);
+                at += piece->n_bytes;
+            }
+        }
+        offset += tensors[i].n_bytes;
+    }
+    return offset;
+}
+
+unsigned char *wire_add_tail(struct wire_buf *buf, size_t tail_at, size_t n_bytes) {
+    static const unsigned char zeros[WIRE_TAIL_BYTES + WIRE_TAIL_ALIGNMENT];
+    size_t tail = aligned(buf->n_bytes, WIRE_TAIL_ALIGNMENT);
+    wire_add_bytes(buf, zeros, tail - buf->n_bytes + n_bytes);
+    wire_set_u32(buf, tail_at, (uint32_t)tail);
+    return buf->failed ? NULL : buf->bytes + tail;
 }
 
 void wire_set_u32(struct wire_buf *buf, size_t at, uint32_t value) {
@@ -200,8 +234,9 @@ void wire_read_result(struct wire_reader *reader, struct wire_result *result) {
     uint32_t n_responses = wire_read_u32(reader);
     result->tail = wire_read_u32(reader);
     result->block = wire_read_u32(reader);
-    if (!reader->failed && (result->tail > reader->n_bytes || result->tail % TAIL_ALIGNMENT != 0 ||
-                            n_responses > (reader->n_bytes - reader->at) / WIRE_RESPONSE_LEAST)) {
+    if (!reader->failed &&
+        (result->tail > reader->n_bytes || result->tail % WIRE_TAIL_ALIGNMENT != 0 ||
+         n_responses > (reader->n_bytes - reader->at) / WIRE_RESPONSE_LEAST)) {
         reader->failed = 1;
     }
     result->n_responses = reader->failed ? 0 : n_responses;
@@ -307,7 +342,7 @@ void wire_read_call(struct wire_reader *reader, struct wire_call *call) {
     call->version = wire_read_text(reader);
     call->id = wire_read_text(reader);
     call->sequence_name = wire_read_text(reader);
-    if (reader->failed || call->tail > reader->n_bytes || call->tail % TAIL_ALIGNMENT != 0 ||
+    if (reader->failed || call->tail > reader->n_bytes || call->tail % WIRE_TAIL_ALIGNMENT != 0 ||
         !can_have(reader, n_inputs, WIRE_CALL_INPUT_LEAST) ||
         !can_have(reader, n_wanted, sizeof(uint32_t)) ||
         !can_have(reader, n_params, WIRE_PARAM_LEAST)) {

@@ -67,7 +67,9 @@ enum {
     WIRE_HEAD_BYTES = 8,
     WIRE_MAX_BYTES = 1 << 26, /* of a message of a worker */
     WIRE_MAX_RANK = 64,
-    WIRE_ALIGNMENT = 64, /* of tensors in blocks */
+    WIRE_ALIGNMENT = 64,      /* of tensors, to the first of them */
+    WIRE_TAIL_ALIGNMENT = 16, /* of tensors that are in the message itself */
+    WIRE_TAIL_BYTES = 16384,  /* at most, as the server sends them; more are in a block */
 };
 
 enum wire_type {
@@ -123,6 +125,14 @@ void wire_add_param(struct wire_buf *buf, const sluice_param *param);
 /* Adds the description of an input of EXECUTE. `offset`: where the tensor before it ends; becomes
  * where this one ends. */
 void wire_add_tensor(struct wire_buf *buf, const sluice_input *tensor, size_t *offset);
+/* Returns: where the last of these tensors ends, of which the one before ends at `offset`. Sums
+ * sizes of existing memory. */
+size_t wire_tensors_end(const sluice_input *tensors, size_t n, size_t offset);
+/* Copies their bytes to where wire_add_tensor has described them. Returns: where the last ends. */
+size_t wire_copy_tensors(const sluice_input *tensors, size_t n, size_t offset, unsigned char *to);
+/* Makes room for `n_bytes` of tensors, at most WIRE_TAIL_BYTES, at the end of the message, whose
+ * u32 at `tail_at` becomes their place. Returns: the room; NULL when memory is out. */
+unsigned char *wire_add_tail(struct wire_buf *buf, size_t tail_at, size_t n_bytes);
 /* Overwrites what was added at position `at`. */
 void wire_set_u32(struct wire_buf *buf, size_t at, uint32_t value);
 
