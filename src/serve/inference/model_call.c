@@ -12,6 +12,7 @@
 
 #include "core/base/compiler.h"
 #include "core/event/clock.h"
+#include "serve/scheduler/backend.h"
 
 /* What a worker's calls without a parent share. Thread: the worker's. */
 struct model_calls_worker {
@@ -249,16 +250,9 @@ static bool fill_output(struct arena *arena, const struct tensor *tensor, sluice
 static bool fill_response_params(struct response *response, struct params params) {
     sluice_param *items = arena_calloc(response->arena, params.n, sizeof(*items));
     for (size_t i = 0; items && i < params.n; i++) {
-        const struct param *from = &params.items[i];
-        items[i] = (sluice_param){.name = from->name.ptr,
-                                  .name_bytes = from->name.len,
-                                  .kind = (sluice_param_kind)from->kind,
-                                  .boolean = from->boolean,
-                                  .int64 = from->int64,
-                                  .uint64 = from->uint64,
-                                  .number = from->number,
-                                  .string = from->string.ptr,
-                                  .string_bytes = from->string.len};
+        if (!backend_param_fill(response->arena, &params.items[i], &items[i])) {
+            return false;
+        }
     }
     response->public.params = items;
     response->public.n_params = params.n;
@@ -386,19 +380,6 @@ static bool copy_wanted(sluice_call *call, const sluice_call_args *args,
     return wanted != NULL;
 }
 
-static bool copy_param(struct arena *arena, const sluice_param *from, struct param *to) {
-    to->name = arena_dup(arena, str_make(from->name, from->name_bytes));
-    to->kind = (enum param_kind)from->kind;
-    to->boolean = from->boolean != 0;
-    to->int64 = from->int64;
-    to->uint64 = from->uint64;
-    to->number = from->number;
-    if (from->kind == SLUICE_PARAM_STRING) {
-        to->string = arena_dup(arena, str_make(from->string, from->string_bytes));
-    }
-    return to->name.ptr && (from->kind != SLUICE_PARAM_STRING || to->string.ptr);
-}
-
 enum { OWN_PARAMS = 4 }; /* sequence_id, sequence_start, sequence_end, timeout */
 
 /* Returns: false when out of memory. */
@@ -444,7 +425,7 @@ static bool copy_params(sluice_call *call, const sluice_call_args *args,
     for (size_t i = 0; i < args->n_params; i++) {
         const sluice_param *from = &args->params[i];
         if (!param_is_reserved(str_make(from->name, from->name_bytes)) &&
-            !copy_param(call->arena, from, &items[n++])) {
+            !backend_param_copy(call->arena, from, &items[n++])) {
             return false;
         }
     }

@@ -71,6 +71,50 @@ enum status backend_error(struct error *err, const sluice_backend *backend, slui
     return error_set(err, st, "%s", text);
 }
 
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+bool backend_param_fill(struct arena *arena, const struct param *param, sluice_param *out) {
+    static const sluice_param_kind kinds[] = {
+        [PARAM_BOOL] = SLUICE_PARAM_BOOL,     [PARAM_INT64] = SLUICE_PARAM_INT64,
+        [PARAM_UINT64] = SLUICE_PARAM_UINT64, [PARAM_DOUBLE] = SLUICE_PARAM_DOUBLE,
+        [PARAM_STRING] = SLUICE_PARAM_STRING,
+    };
+    struct str name = backend_text(arena, param->name);
+    struct str string = backend_text(arena, param->string);
+    *out = (sluice_param){
+        .name = name.ptr,
+        .name_bytes = name.len,
+        .kind = kinds[param->kind],
+        .boolean = param->boolean,
+        .int64 = param->int64,
+        .uint64 = param->uint64,
+        .number = param->number,
+        .string = string.ptr,
+        .string_bytes = string.len,
+    };
+    return name.ptr && string.ptr;
+}
+
+bool backend_param_copy(struct arena *arena, const sluice_param *param, struct param *out) {
+    static const enum param_kind kinds[] = {
+        [SLUICE_PARAM_BOOL] = PARAM_BOOL,     [SLUICE_PARAM_INT64] = PARAM_INT64,
+        [SLUICE_PARAM_UINT64] = PARAM_UINT64, [SLUICE_PARAM_DOUBLE] = PARAM_DOUBLE,
+        [SLUICE_PARAM_STRING] = PARAM_STRING,
+    };
+    bool is_string = param->kind == SLUICE_PARAM_STRING;
+    *out = (struct param){
+        .name = arena_dup(arena, str_make(param->name, param->name_bytes)),
+        .kind = kinds[param->kind],
+        .boolean = param->boolean != 0,
+        .int64 = param->int64,
+        .uint64 = param->uint64,
+        .number = param->number,
+        .string =
+            arena_dup(arena, is_string ? str_make(param->string, param->string_bytes) : STR("")),
+    };
+    return out->name.ptr && out->string.ptr;
+}
+
 /* ---- function table -------------------------------------------------------------------------- */
 
 enum status backend_check(const sluice_backend *backend, struct str name, struct error *err) {

@@ -7,8 +7,10 @@
 
 #include <stdbool.h>
 
+#include "core/base/arena.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
+#include "core/tensor/param.h"
 #include "sluice/backend.h"
 
 struct backends;
@@ -46,6 +48,14 @@ const sluice_host *backend_host(void);
 /* Fills `err` with the backend's message. Returns: the status that corresponds to the backend's. */
 enum status backend_error(struct error *err, const sluice_backend *backend, sluice_status status,
                           const char *text);
+/* A NUL-terminated copy, as the backend interface promises; an empty text needs no memory. */
+static inline struct str backend_text(struct arena *arena, struct str text) {
+    return text.len > 0 ? arena_dup(arena, text) : STR("");
+}
+/* Parameters to a backend, and from one, which are valid; copies, whose texts end in NUL. Return:
+ * false when out of memory. */
+bool backend_param_fill(struct arena *arena, const struct param *param, sluice_param *out);
+bool backend_param_copy(struct arena *arena, const sluice_param *param, struct param *out);
 /* Checks that the table is complete and has our ABI version. `name` is from the file's name. */
 enum status backend_check(const sluice_backend *backend, struct str name,
                           struct error *err) SLUICE_MUST_USE;

@@ -21,6 +21,7 @@
 #include "core/event/timer.h"
 #include "serve/config/resolve_config.h"
 #include "serve/config/sequence_params.h"
+#include "serve/scheduler/backend.h"
 #include "serve/scheduler/cache/call_cache.h"
 #include "serve/scheduler/ensemble_call.h"
 #include "serve/scheduler/host_callbacks.h"
@@ -157,33 +158,6 @@ enum status call_init(struct call *call, struct model_version *version, struct e
 
 /* ---- the request as the backend sees it ------------------------------------------------------ */
 
-/* A NUL-terminated copy, as the backend interface promises; an empty text needs no memory. */
-static struct str text_dup(struct arena *arena, struct str text) {
-    return text.len > 0 ? arena_dup(arena, text) : STR("");
-}
-
-static bool fill_param(struct arena *arena, const struct param *param, sluice_param *out) {
-    static const sluice_param_kind kinds[] = {
-        [PARAM_BOOL] = SLUICE_PARAM_BOOL,     [PARAM_INT64] = SLUICE_PARAM_INT64,
-        [PARAM_UINT64] = SLUICE_PARAM_UINT64, [PARAM_DOUBLE] = SLUICE_PARAM_DOUBLE,
-        [PARAM_STRING] = SLUICE_PARAM_STRING,
-    };
-    struct str name = text_dup(arena, param->name);
-    struct str string = text_dup(arena, param->string);
-    *out = (sluice_param){
-        .name = name.ptr,
-        .name_bytes = name.len,
-        .kind = kinds[param->kind],
-        .boolean = param->boolean,
-        .int64 = param->int64,
-        .uint64 = param->uint64,
-        .number = param->number,
-        .string = string.ptr,
-        .string_bytes = string.len,
-    };
-    return name.ptr && string.ptr;
-}
-
 /* Returns: whether the parameter is for the scheduler or the protocol and is hidden from the
  * model. */
 static bool is_reserved_param(const struct infer_request *request, const struct param *param) {
@@ -199,7 +173,7 @@ static bool note_reserved_param(struct arena *arena, const struct param *param,
                                                                      : param->uint64;
     bool is_true = param->kind == PARAM_BOOL && param->boolean;
     if (str_is(param->name, "sequence_id") && param->kind == PARAM_STRING) {
-        struct str name = text_dup(arena, param->string);
+        struct str name = backend_text(arena, param->string);
         out->sequence_name = name.ptr;
         out->sequence_name_bytes = name.len;
     } else if (str_is(param->name, "sequence_id") && is_number) {
@@ -238,7 +212,7 @@ static bool fill_params(const struct infer_request *request, sluice_request *bac
         if (is_reserved_param(request, param)) {
             continue;
         }
-        if (!fill_param(arena, param, &out[backend_request->n_params++])) {
+        if (!backend_param_fill(arena, param, &out[backend_request->n_params++])) {
             return false;
         }
     }
@@ -358,7 +332,7 @@ enum status call_prepare(struct call *call, struct error *err) {
         .sequence_name = "",
     };
     run->input_bytes = 0;
-    struct str id = text_dup(request->arena, request->id);
+    struct str id = backend_text(request->arena, request->id);
     run->backend_request.id = id.ptr;
     run->backend_request.id_bytes = id.len;
     if (!id.ptr || !fill_inputs(call, plan) || !fill_wanted(call, plan) ||

@@ -180,26 +180,6 @@ static bool param_is_valid(const sluice_param *param) {
             (param->string && utf8_is_valid(param->string, param->string_bytes)));
 }
 
-static bool copy_param(struct arena *arena, const sluice_param *param, struct param *out) {
-    static const enum param_kind kinds[] = {
-        [SLUICE_PARAM_BOOL] = PARAM_BOOL,     [SLUICE_PARAM_INT64] = PARAM_INT64,
-        [SLUICE_PARAM_UINT64] = PARAM_UINT64, [SLUICE_PARAM_DOUBLE] = PARAM_DOUBLE,
-        [SLUICE_PARAM_STRING] = PARAM_STRING,
-    };
-    bool is_string = param->kind == SLUICE_PARAM_STRING;
-    *out = (struct param){
-        .name = arena_dup(arena, str_make(param->name, param->name_bytes)),
-        .kind = kinds[param->kind],
-        .boolean = param->boolean != 0,
-        .int64 = param->int64,
-        .uint64 = param->uint64,
-        .number = param->number,
-        .string =
-            arena_dup(arena, is_string ? str_make(param->string, param->string_bytes) : STR("")),
-    };
-    return out->name.ptr && out->string.ptr;
-}
-
 static enum status store_params(const struct response_target *target,
                                 const sluice_response *response, struct error *err) {
     const struct call *call = target->call;
@@ -225,7 +205,7 @@ static enum status store_params(const struct response_target *target,
                 "text",
                 call->run->version->backend->name, i);
         }
-        if (!copy_param(arena, &response->params[i], &items[i])) {
+        if (!backend_param_copy(arena, &response->params[i], &items[i])) {
             return error_no_memory(err, "the model's answer");
         }
     }
