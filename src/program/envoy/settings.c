@@ -34,8 +34,11 @@ static enum status add_argument(struct envoy_arguments *arguments, const char *p
         return error_set(err, ST_BAD_CONFIG, "filter_config: more than %d settings",
                          (int)MOST_ARGUMENTS);
     }
-    arguments->items[arguments->n++] =
-        (char *)arena_printf(arguments->arena, "%s%.*s", prefix, STR_ARG(text)).ptr;
+    struct str argument = arena_printf(arguments->arena, "%s%.*s", prefix, STR_ARG(text));
+    if (!arguments->items || !argument.ptr) {
+        return error_no_memory(err, "filter_config");
+    }
+    arguments->items[arguments->n++] = (char *)argument.ptr;
     return ST_OK;
 }
 
@@ -101,6 +104,9 @@ static enum status add_settings(struct envoy_arguments *arguments, const struct 
     st = doc_expect_object(&root, err);
     size_t n = 0, most = st == ST_OK ? MOST_ARGUMENTS : 0;
     struct doc_node *members = arena_calloc(arguments->arena, most + 1, sizeof(*members));
+    if (!members) {
+        return error_no_memory(err, "filter_config");
+    }
     while (n < most && doc_next_member(&root, &member)) {
         members[n++] = member;
     }
