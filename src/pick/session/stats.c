@@ -225,19 +225,13 @@ void pick_stats_sum_add(struct pick_stats_sum *sum, const struct pick_stats_sum 
     }
 }
 
-static int compare_texts(struct str a, struct str b) {
-    size_t n = a.len < b.len ? a.len : b.len;
-    int order = n > 0 ? memcmp(a.ptr, b.ptr, n) : 0;
-    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 int pick_stats_compare(const struct pick_stats_key *one, const struct pick_stats_key *other,
                        size_t n_labels) {
     const struct str labels[] = {one->pool, one->model, one->target, one->fairness_id};
     const struct str others[] = {other->pool, other->model, other->target, other->fairness_id};
     int order = 0;
     for (size_t i = 0; order == 0 && i < n_labels; i++) {
-        order = compare_texts(labels[i], others[i]);
+        order = str_compare(labels[i], others[i]);
     }
     return order;
 }

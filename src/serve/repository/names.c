@@ -115,19 +115,12 @@ static void name_table_add(struct name_table *name_table, struct model_slot *mod
     name_table->slots[slot] = model_slot;
 }
 
-/* Byte order. */
-static int compare_names(struct str a, struct str b) {
-    int order = memcmp(a.ptr, b.ptr, a.len < b.len ? a.len : b.len);
-    return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
-}
-
 /* A copy of the table with one more slot, in order of names. */
 static struct name_table *name_table_with(const struct name_table *old,
                                           struct model_slot *model_slot) {
     struct name_table *name_table = name_table_new(old->n + 1);
     size_t i = 0;
-    for (;
-         name_table && i < old->n && compare_names(old->model_slots[i]->name, model_slot->name) < 0;
+    for (; name_table && i < old->n && str_compare(old->model_slots[i]->name, model_slot->name) < 0;
          i++) {
         name_table_add(name_table, old->model_slots[i]);
     }
@@ -236,8 +229,8 @@ static void free_forgotten(struct model_slot *forgotten) {
 /* ---- creating and freeing the table ---------------------------------------------------------- */
 
 static int compare_origins(const void *a, const void *b) {
-    return compare_names(((const struct model_origin *)a)->name,
-                         ((const struct model_origin *)b)->name);
+    return str_compare(((const struct model_origin *)a)->name,
+                       ((const struct model_origin *)b)->name);
 }
 
 struct name_table *name_table_make(struct model_list *list) {

@@ -94,11 +94,6 @@ struct page {
     bool has_more;
 };
 
-static int compare_names(struct str a, struct str b) {
-    int order = memcmp(a.ptr, b.ptr, a.len < b.len ? a.len : b.len);
-    return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
-}
-
 static void write_model(struct json_writer *json, struct str name, struct str url) {
     json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "modelName", name);
@@ -111,7 +106,7 @@ static void add_model(void *user, const struct repository_entry *entry) {
     struct page *page = user;
     if (!entry->registered_url || entry->phase != REPOSITORY_READY ||
         (page->last.ptr && str_eq(page->last, entry->model)) ||
-        compare_names(entry->model, page->after) <= 0) {
+        str_compare(entry->model, page->after) <= 0) {
         return;
     }
     if (page->n == PAGE_ENTRIES) {
