@@ -299,11 +299,11 @@ MODELS = {
         """), [{"inputs": {"IN": texts(word)}} for word in ("0", "1", "5", "2 last", "3 error")]),
     "asks_for_readiness": (TEXT_IN + TEXT_OUT, each(
         "response(OUT=text(str([pb_utils.is_model_ready(model_name=name) for name in array(request)[0].decode().split()])))"),
-        [{"inputs": {"IN": texts("echo_fp32 nobody bad_import calls")}}]),
+        [{"inputs": {"IN": texts("echo_fp32 absent bad_import calls")}}]),
     "no_execute": (io("FP32"), program("def initialize(self, args):\n    pass\n"), [FLOATS]),
     "no_class": (io("FP32"), "x = 1\n", [FLOATS]),
     "bad_syntax": (io("FP32"), "def (\n", [FLOATS]),
-    "bad_import": (io("FP32"), "import a_module_that_nobody_has\n", [FLOATS]),
+    "bad_import": (io("FP32"), "import a_module_that_is_not_installed\n", [FLOATS]),
     "bad_initialize": (io("FP32"), program("""
         def initialize(self, args):
             raise pb_utils.TritonModelException("not today")

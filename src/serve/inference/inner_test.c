@@ -14,8 +14,7 @@
 
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "serve/repository/test_dir.h"
-#include "serve/repository/test_rig.h"
+#include "serve/inference/models_fixture.h"
 
 enum { N_MODELS = 2, N_CALLS = INNER_MAX_DEPTH + 2, TEXT_BYTES = 128, BUDGET = 65536 };
 
@@ -99,55 +98,6 @@ static void answer_unless_cancelled(sluice_model *model, const sluice_request *r
 
 /* ---- the test's server ----------------------------------------------------------------------- */
 
-static void add_model(const char *name, const char *config) {
-    char path[64], text[512];
-    (void)snprintf(path, sizeof(path), "r/%s/1/model.fake", name);
-    test_dir_add(&test.dir, path, "x");
-    (void)snprintf(path, sizeof(path), "r/%s/config.pbtxt", name);
-    (void)snprintf(
-        text, sizeof(text),
-        "backend: \"fake\" max_batch_size: 8 parameters: { key: \"sluice.run_on\" value: "
-        "{ string_value: \"instance\" } } %s",
-        config);
-    test_dir_add(&test.dir, path, text);
-}
-
-static void make_repository(void) {
-    struct error err;
-    char path[PATH_MAX];
-    const char *const directories[] = {test_dir_path(&test.dir, "r", path)};
-    const char *all = "*";
-    struct repository_options options = {.model_repositories = directories,
-                                         .n_model_repositories = 1,
-                                         .builtin = test.builtin,
-                                         .n_builtin = 1,
-                                         .default_max_batch_size = 8,
-                                         .model_control_mode = REPOSITORY_EXPLICIT,
-                                         .load_models = &all,
-                                         .n_load_models = 1,
-                                         .model_load_thread_count = 1,
-                                         .workers = &test.worker,
-                                         .n_workers = 1};
-    if (repository_new(&options, &test.repository, &err) != ST_OK) {
-        fail_msg("%s", err.text);
-    }
-    test.services.repository = test.repository;
-}
-
-static void note_loaded(void *user) {
-    atomic_store((atomic_bool *)user, true);
-}
-
-static void load_models(void) {
-    struct error err;
-    atomic_bool loaded = false;
-    assert_int_equal(repository_scan(test.repository, &err), ST_OK);
-    assert_int_equal(repository_load_start(test.repository, note_loaded, &loaded, &err), ST_OK);
-    while (!atomic_load(&loaded)) {
-        rig_pause();
-    }
-}
-
 static void open_unloaded(const char *config) {
     struct error err;
     memset(&test, 0, sizeof(test));
@@ -156,17 +106,18 @@ static void open_unloaded(const char *config) {
     test.backend = rig_backend;
     test.backend.model_open = open_model;
     test.builtin[0] = &test.backend;
-    add_model("m", config);
-    add_model("n", config);
+    models_fixture_add(&test.dir, "m", config);
+    models_fixture_add(&test.dir, "n", config);
     assert_int_equal(worker_new("test", &test.worker, &err), ST_OK);
     assert_int_equal(worker_start(test.worker, &err), ST_OK);
     assert_int_equal(helper_pool_new(2, &test.services.helpers, &err), ST_OK);
-    make_repository();
+    test.repository = models_fixture_open(&test.dir, test.builtin, &test.worker, NULL);
+    test.services.repository = test.repository;
 }
 
 static void open_server(const char *config) {
     open_unloaded(config);
-    load_models();
+    models_fixture_load(test.repository);
 }
 
 struct unloading {
@@ -416,7 +367,7 @@ static void inner_responses_come_in_order_on_chosen_thread(void **state) {
     for (size_t i = 0; i < 2; i++) {
         open_unloaded("model_transaction_policy { decoupled: true }");
         opened[0].handle_request = answer_thrice;
-        load_models();
+        models_fixture_load(test.repository);
         struct inner_options options = options_of(&test.got[0], "m");
         options.thread = threads[i];
         struct got *got = make(0, &options);
@@ -490,7 +441,7 @@ static void inner_unknown_or_unready_model_is_refused(void **state) {
     (void)state;
     open_unloaded("");
     assert_refused("m", "", ST_NOT_READY); /* no name is known before the scan */
-    load_models();
+    models_fixture_load(test.repository);
     assert_refused("none", "", ST_UNKNOWN_MODEL);
     assert_refused("m", "7", ST_UNKNOWN_VERSION);
     assert_serves(1);
@@ -636,7 +587,7 @@ static void inner_cancelled_while_running_tells_backend(void **state) {
     (void)state;
     open_unloaded("");
     opened[0].handle_request = answer_unless_cancelled;
-    load_models();
+    models_fixture_load(test.repository);
     set_gate(0, true);
     struct got *got = make_of(0, "m");
     start(got);
@@ -658,7 +609,7 @@ static void inner_depth_is_bounded_and_cancellation_goes_down(void **state) {
     (void)state;
     open_unloaded("");
     opened[0].handle_request = answer_unless_cancelled;
-    load_models();
+    models_fixture_load(test.repository);
     set_gate(0, true);
     start(make_of(0, "m"));
     await_started(0, 1);
@@ -691,7 +642,7 @@ static void inner_end_of_parent_cancels_child(void **state) {
     (void)state;
     open_unloaded("");
     opened[1].handle_request = answer_unless_cancelled;
-    load_models();
+    models_fixture_load(test.repository);
     set_gate(0, true);
     set_gate(1, true);
     struct got *parent = make_of(0, "m");
@@ -782,7 +733,7 @@ static void inner_backend_calls_another_model_from_execute(void **state) {
     (void)state;
     open_unloaded("");
     opened[0].handle_request = call_other;
-    load_models();
+    models_fixture_load(test.repository);
     struct got *got = make_of(0, "m");
     start(got);
     assert_ended(got, ST_OK, "last");
@@ -799,7 +750,7 @@ static void inner_request_of_warmup_has_no_inference(void **state) {
     open_unloaded("model_warmup { name: \"w\" batch_size: 1 inputs { key: \"x\" value { data_type: "
                   "TYPE_FP32 dims: 4 zero_data: true } } }");
     opened[0].handle_request = call_other;
-    load_models();
+    models_fixture_load(test.repository);
     assert_int_equal(atomic_load(&opened[0].model->n_started), 1);
     assert_null(executed);
     close_server();
@@ -850,7 +801,7 @@ static void inner_child_has_earlier_deadline(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         open_unloaded("");
         opened[1].handle_request = note_deadline;
-        load_models();
+        models_fixture_load(test.repository);
         set_gate(0, true);
         struct inner_options options = options_of(&test.got[0], "m");
         options.deadline_ns = rows[i].parent;

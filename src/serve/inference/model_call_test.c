@@ -12,8 +12,7 @@
 #include <cmocka.h>
 
 #include "core/base/metric/metric.h"
-#include "serve/repository/test_dir.h"
-#include "serve/repository/test_rig.h"
+#include "serve/inference/models_fixture.h"
 
 enum { N_MODELS = 2, N_CALLS = 4, TEXT_BYTES = 128 };
 
@@ -69,51 +68,6 @@ static sluice_status open_model(const sluice_model_args *args, sluice_model **mo
     return status;
 }
 
-static void add_model(const char *name, const char *config) {
-    char path[64], text[512];
-    (void)snprintf(path, sizeof(path), "r/%s/1/model.fake", name);
-    test_dir_add(&test.dir, path, "x");
-    (void)snprintf(path, sizeof(path), "r/%s/config.pbtxt", name);
-    (void)snprintf(
-        text, sizeof(text),
-        "backend: \"fake\" max_batch_size: 8 parameters: { key: \"sluice.run_on\" value: "
-        "{ string_value: \"instance\" } } %s",
-        config);
-    test_dir_add(&test.dir, path, text);
-}
-
-static void note_loaded(void *user) {
-    atomic_store((atomic_bool *)user, true);
-}
-
-static void open_repository(void) {
-    struct error err;
-    char path[PATH_MAX];
-    const char *const directories[] = {test_dir_path(&test.dir, "r", path)};
-    const char *all = "*";
-    atomic_bool loaded = false;
-    struct repository_options options = {.model_repositories = directories,
-                                         .n_model_repositories = 1,
-                                         .builtin = test.builtin,
-                                         .n_builtin = 1,
-                                         .default_max_batch_size = 8,
-                                         .model_control_mode = REPOSITORY_EXPLICIT,
-                                         .load_models = &all,
-                                         .n_load_models = 1,
-                                         .model_load_thread_count = 1,
-                                         .workers = &test.worker,
-                                         .n_workers = 1,
-                                         .calls = &test.calls.table};
-    if (repository_new(&options, &test.repository, &err) != ST_OK) {
-        fail_msg("%s", err.text);
-    }
-    assert_int_equal(repository_scan(test.repository, &err), ST_OK);
-    assert_int_equal(repository_load_start(test.repository, note_loaded, &loaded, &err), ST_OK);
-    while (!atomic_load(&loaded)) {
-        rig_pause();
-    }
-}
-
 static void open_calls(void) {
     struct error err;
     const struct model_calls_options options = {
@@ -135,13 +89,14 @@ static void open_unopened(const char *config,
     test.backend = rig_backend;
     test.backend.model_open = open_model;
     test.builtin[0] = &test.backend;
-    add_model("m", "");
-    add_model("n", config);
+    models_fixture_add(&test.dir, "m", "");
+    models_fixture_add(&test.dir, "n", config);
     assert_int_equal(worker_new("test", &test.worker, &err), ST_OK);
     assert_int_equal(worker_start(test.worker, &err), ST_OK);
     assert_int_equal(helper_pool_new(2, &test.helpers, &err), ST_OK);
     model_calls_init(&test.calls);
-    open_repository();
+    test.repository = models_fixture_open(&test.dir, test.builtin, &test.worker, &test.calls.table);
+    models_fixture_load(test.repository);
 }
 
 static void open_server(const char *config,
