@@ -110,6 +110,22 @@ class ServerWithInstance(HeldServer):
                            "an instance that executes")
 
 
+def wait_for_timestamps():
+    """The kernel begins to note times a while after the first socket asks for them: what it receives until then has
+    none. Returns: a pair of connected sockets, which keeps it noting until they are closed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = socket.create_connection(listener.getsockname())
+        receiver, _ = listener.accept()
+    receiver.settimeout(http1.PATIENCE)
+    receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    noted = False
+    while not noted:
+        sender.sendall(b"x")
+        _, ancillary, _, _ = receiver.recvmsg(1, 64)
+        noted = any(kind == SO_TIMESTAMPNS for _, kind, _ in ancillary)
+    return sender, receiver
+
+
 def receive_at(sock):
     """Returns: when the kernel received the first bytes of what is there, in its own time. What came before it noted
     times is left out."""
@@ -138,6 +154,8 @@ def test_turns_answer_of_instance_does_not_wait_for_crowd(start_server, tmp_path
         metrics.wait_until(held.admin, lambda now: now["sluice_connections"] >= N + 2, "all connections")
         held.hold_instance()
         held.hold()
+        for sock in wait_for_timestamps():
+            stack.enter_context(contextlib.closing(sock))
         for sock in (*crowd, held.apart.sock):
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         for sock in crowd:
