@@ -45,6 +45,7 @@ sluice_find_pkg(curl libcurl>=7.88)
 sluice_find_pkg(cares libcares>=1.18)
 sluice_find_pkg(xxhash libxxhash>=0.8)
 sluice_find_pkg(jemalloc jemalloc>=5.2)
+sluice_find_pkg(archive libarchive>=3.6)
 # For parts/pictures only, which is left out without it.
 pkg_check_modules(vips IMPORTED_TARGET GLOBAL vips>=8.13)
 if(vips_FOUND)

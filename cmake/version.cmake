@@ -22,7 +22,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
     string(REGEX REPLACE "[-_].*" "" jemalloc_SHORT "${jemalloc_VERSION}")
     set(libraries "libuv ${uv_VERSION}, llhttp ${llhttp_VERSION}, nghttp2 ${nghttp2_VERSION}, OpenSSL ${openssl_VERSION}, \
 libcurl ${curl_VERSION}, c-ares ${cares_VERSION}, yyjson ${yyjson_VERSION}, libyaml ${yaml_VERSION}, \
-xxHash ${xxhash_VERSION}, zlib ${zlib_VERSION}, jemalloc ${jemalloc_SHORT}")
+xxHash ${xxhash_VERSION}, zlib ${zlib_VERSION}, jemalloc ${jemalloc_SHORT}, libarchive ${archive_VERSION}")
 
     set(kind "${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, ${CMAKE_SYSTEM_PROCESSOR}")
     if(SLUICE_PROFILE STREQUAL "use")

@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 #include "common/text.h"
-#include "python/archive.h"
 #include "python/process.h"
+#include "python/unpack.h"
 
 enum {
     FIX_TIMEOUT_S = 600, /* of conda-unpack */
@@ -33,7 +33,8 @@ enum {
 static const char mark[] = ".sluice-complete";
 
 int environment_is_packed(const char *path) {
-    static const char *const endings[] = {".tar.gz", ".tgz", ".tar"};
+    static const char *const endings[] = {".tar",    ".tar.gz", ".tgz",     ".tar.bz2", ".tbz2",
+                                          ".tar.xz", ".txz",    ".tar.zst", ".zip"};
     size_t n = strlen(path);
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
         size_t n_ending = strlen(endings[i]);
@@ -260,7 +261,7 @@ static sluice_status make(const char *path, const char *directory, uint64_t max_
         return error_set(error, SLUICE_INTERNAL, "%.200s cannot be unpacked into %.200s: %s", path,
                          directory, strerror(errno));
     }
-    sluice_status status = archive_unpack(path, top, max_bytes, error);
+    sluice_status status = unpack_archive(path, top, max_bytes, error);
     close(top);
     status = status == SLUICE_OK ? correct_paths(path, directory, error) : status;
     if (status == SLUICE_OK) {

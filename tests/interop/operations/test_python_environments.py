@@ -1,11 +1,15 @@
-"""Packed environments of models in Python (EXECUTION_ENV_PATH of a .tar.gz): unpacked once, in a cache that several servers
-share, and safe against what an archive can contain."""
+"""Packed environments of models in Python (EXECUTION_ENV_PATH of a .tar.gz and its kin): unpacked once, in a cache that
+several servers share, and safe against what an archive can contain."""
+import bz2
 import contextlib
 import io
+import lzma
 import os
 import stat
+import struct
 import sys
 import tarfile
+import zipfile
 
 import pytest
 
@@ -43,11 +47,28 @@ def pack(path, *entries, kind="w:gz", form=tarfile.PAX_FORMAT):
     return path
 
 
+def zstd(data):
+    """A frame of blocks that are not compressed."""
+    blocks = [data[at:at + (1 << 17)] for at in range(0, len(data), 1 << 17)]
+    return struct.pack("<IBI", 0xFD2FB528, 0xA0, len(data)) + b"".join(
+        struct.pack("<I", (block is blocks[-1]) | len(block) << 3)[:3] + block for block in blocks)
+
+
+def pack_zip(path, *entries):
+    kinds = {tarfile.DIRTYPE: stat.S_IFDIR, tarfile.SYMTYPE: stat.S_IFLNK, tarfile.REGTYPE: stat.S_IFREG}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for info, data in entries:
+            one = zipfile.ZipInfo(info.name, (2017, 7, 14, 2, 40, 0))
+            one.external_attr = (kinds[info.type] | info.mode) << 16
+            archive.writestr(one, info.linkname if info.type == tarfile.SYMTYPE else data, zipfile.ZIP_DEFLATED)
+    return path
+
+
 WHOLE = (entry("./", type=tarfile.DIRTYPE, mode=0o755), entry("bin/python3", PYTHON.encode(), 0o755),
          link("bin/python", "python3"), entry("bin/conda-unpack", UNPACK.encode(), 0o755),
          entry("lib/" + "long/" * 40 + "name.py", b"X = 1\n"), link("lib/again.py", "long/" * 40 + "name.py"),
          link("lib/hard.py", "lib/" + "long/" * 40 + "name.py", tarfile.LNKTYPE), link("share/deep/up", "../../lib"),
-         entry("lib/" + "n" * 180, b"long name"), entry("setuid", b"", 0o6777))
+         entry("lib/" + "n" * 180, b"long name"), entry("lib/größe.py", b"X = 2\n"), entry("setuid", b"", 0o6777))
 
 
 @pytest.fixture
@@ -101,7 +122,24 @@ def test_environment_is_unpacked_once(running, tmp_path, form):
     assert deep.read_text() == "X = 1\n" and deep.stat().st_mtime == 1_500_000_000
     assert os.path.samefile(top / "lib" / "hard.py", deep) and os.path.samefile(top / "lib" / "again.py", deep)
     assert os.path.samefile(top / "share" / "deep" / "up", top / "lib") and os.readlink(top / "bin" / "python") == "python3"
-    assert (top / "lib" / ("n" * 180)).read_text() == "long name"
+    assert (top / "lib" / ("n" * 180)).read_text() == "long name" and (top / "lib" / "größe.py").read_text() == "X = 2\n"
+    assert stat.S_IMODE((top / "setuid").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("ending", [".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".zip"])
+def test_environment_in_each_format(running, tmp_path, ending):
+    path = tmp_path / f"env{ending}"
+    if ending == ".zip":
+        pack_zip(path, *(each for each in WHOLE if each[0].type != tarfile.LNKTYPE and each[0].name != "./"))
+    else:
+        pack(path, *WHOLE, kind="w:gz" if ending == ".tgz" else "w")
+        compress = {"z2": bz2.compress, "xz": lzma.compress, "st": zstd}.get(ending[-2:], bytes)
+        path.write_bytes(compress(path.read_bytes()))
+    server = running(one=path)
+    top = tmp_path / "cache" / "all" / environments(tmp_path)[0]
+    assert environment_of(server, "one") == str(top) and fixed(tmp_path) == [str(top)]
+    assert os.path.samefile(top / "share" / "deep" / "up", top / "lib") and os.readlink(top / "bin" / "python") == "python3"
+    assert (top / "lib" / ("long/" * 40) / "name.py").read_text() == "X = 1\n"
     assert stat.S_IMODE((top / "setuid").stat().st_mode) == 0o755
 
 
@@ -155,6 +193,17 @@ def test_two_servers_at_once_unpack_once(running, tmp_path):
     assert len(fixed(tmp_path)) == 1
 
 
+def sparse(size):
+    """A file of so many bytes, of which none is in the archive."""
+    info = entry("large")[0]
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[156:157] = b"S"
+    header[483:495] = b"%011o\0" % size
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + bytes(1024)
+
+
 BAD = {
     "parent": ([entry("bin/../../out", b"x")], "its name leads out of the archive"),
     "absolute": ([entry("/tmp/out", b"x")], "its name leads out of the archive"),
@@ -171,8 +220,10 @@ BAD = {
     "fails": ([*WHOLE[:3], entry("bin/conda-unpack", b"raise SystemExit('no prefix')", 0o755)],
               "its bin/conda-unpack has failed: no prefix"),
     "no_python": ([entry("bin/conda-unpack", b"")], "it has no bin/python3"),
-    "text": (b"this is no archive", "it cannot be unpacked: it ends too early"),
-    "garbage": (b"x" * 10000, "its header is not that of a tar file"),
+    "text": (b"this is no archive", "it cannot be unpacked: Unrecognized archive format"),
+    "garbage": (b"x" * 10000, "it cannot be unpacked: Unrecognized archive format"),
+    "name": ([entry("n" * 5000, b"x")], "a name is too long"),
+    "claims": (sparse(1 << 32), "more than 1 MiB unpacked (parameter env_max_mb)"),
     "short": (None, "it cannot be unpacked"),
     "missing": (0, "No such file or directory"),
 }

@@ -14,5 +14,5 @@ def test_version_names_commit_build_and_libraries():
     assert told["sluice"] == version
     assert re.fullmatch(r"unknown|[0-9a-f]{12}(-dirty)?", told["commit"])
     assert re.search(r"(GNU|Clang) \d+\.\d+", told["build"])
-    for library in ("libuv", "llhttp", "nghttp2", "OpenSSL", "libcurl", "c-ares", "yyjson", "libyaml", "xxHash", "zlib"):
+    for library in ("libuv", "llhttp", "nghttp2", "OpenSSL", "libcurl", "c-ares", "yyjson", "libyaml", "xxHash", "zlib", "libarchive"):
         assert re.search(rf"\b{library} \d+\.\d+(\.\d+)?\b", told["libraries"]), library
