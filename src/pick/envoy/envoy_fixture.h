@@ -1,6 +1,7 @@
 /* A simulated Envoy for tests: the functions that the module calls, on filters whose bytes are in
  * memory of exactly their size. It moves a request's body on as Envoy does: what a filter stops is
- * buffered, and goes on with what it lets pass. Include cmocka.h before. */
+ * buffered, and goes on with what it lets pass; what comes while a filter has stopped everything
+ * reaches that filter when it continues. Include cmocka.h before, or define its assertions. */
 #ifndef SLUICE_PICK_ENVOY_ENVOY_FIXTURE_H
 #define SLUICE_PICK_ENVOY_ENVOY_FIXTURE_H
 
@@ -30,11 +31,13 @@ struct fake_envoy {
     bool is_received;
     struct buf buffered, upstream;
     bool is_headers_sent, is_end_sent;
-    bool is_end;          /* the request has ended, and is buffered */
-    const char *subset;   /* metadata of the proxy's subset hint; NULL: none */
-    const char *details;  /* response.code_details */
-    char destination[64]; /* of set_upstream_override_host */
-    unsigned status;      /* of the module's reply; 0: none */
+    bool is_end;                 /* the request has ended, and is buffered */
+    bool is_stopped_all;         /* nothing reaches the filter until it continues */
+    bool has_body, has_trailers; /* with it: what will */
+    const char *subset;          /* metadata of the proxy's subset hint; NULL: none */
+    const char *details;         /* response.code_details */
+    char destination[64];        /* of set_upstream_override_host */
+    unsigned status;             /* of the module's reply; 0: none */
     uint64_t grpc_status;
     struct str body;
     bool destroys_on_reply;
@@ -330,11 +333,36 @@ static inline void fake_pass_on(struct fake_envoy *fake) {
     fake->is_end_sent = fake->is_end;
 }
 
+static inline enum envoy_body_status fake_send_body(struct fake_envoy *fake, struct str bytes,
+                                                    bool is_end);
+static inline enum envoy_trailers_status fake_send_trailers(struct fake_envoy *fake);
+
+/* What came while everything was stopped. */
+static inline void fake_release_all(struct fake_envoy *fake) {
+    struct str bytes = arena_dup(fake->arena, buf_str(&fake->buffered));
+    fake->is_stopped_all = false;
+    fake->is_headers_sent = true;
+    if (fake->has_body) {
+        fake->buffered.len = 0;
+        (void)fake_send_body(fake, bytes.ptr ? bytes : STR(""),
+                             fake->is_end && !fake->has_trailers);
+    } else {
+        fake->is_end_sent = fake->is_end && !fake->has_trailers;
+    }
+    if (fake->has_trailers && !fake->is_destroyed && fake->status == 0) {
+        (void)fake_send_trailers(fake);
+    }
+}
+
 void envoy_dynamic_module_callback_http_filter_continue_decoding(void *filter) {
     struct fake_envoy *fake = filter;
     assert_false(fake->is_destroyed);
     fake->n_continues++;
-    fake_pass_on(fake);
+    if (fake->is_stopped_all) {
+        fake_release_all(fake);
+    } else {
+        fake_pass_on(fake);
+    }
 }
 
 void *envoy_dynamic_module_callback_http_filter_scheduler_new(void *filter) {
@@ -385,6 +413,7 @@ static inline enum envoy_headers_status fake_send_headers(struct fake_envoy *fak
     fake_add_header(fake, ":authority", "here");
     fake->is_end = is_end;
     enum envoy_headers_status status = envoy_stream_on_request_headers(fake->stream, is_end);
+    fake->is_stopped_all = status == ENVOY_HEADERS_STOP_ALL;
     if (status == ENVOY_HEADERS_CONTINUE) {
         fake_pass_on(fake);
     }
@@ -392,9 +421,14 @@ static inline enum envoy_headers_status fake_send_headers(struct fake_envoy *fak
     return status;
 }
 
-/* Not of a filter that has stopped everything (ENVOY_HEADERS_STOP_ALL). */
 static inline enum envoy_body_status fake_send_body(struct fake_envoy *fake, struct str bytes,
                                                     bool is_end) {
+    if (fake->is_stopped_all) {
+        buf_add_str(&fake->buffered, bytes);
+        fake->has_body = true;
+        fake->is_end = is_end;
+        return ENVOY_BODY_STOP;
+    }
     free(fake->received);
     fake->received = malloc(bytes.len > 0 ? bytes.len : 1);
     memcpy(fake->received, bytes.ptr, bytes.len);
@@ -405,6 +439,20 @@ static inline enum envoy_body_status fake_send_body(struct fake_envoy *fake, str
     fake->is_received = false;
     buf_add(&fake->buffered, fake->received, fake->n_received);
     if (status == ENVOY_BODY_CONTINUE) {
+        fake_pass_on(fake);
+    }
+    return status;
+}
+
+/* They end the request. */
+static inline enum envoy_trailers_status fake_send_trailers(struct fake_envoy *fake) {
+    fake->is_end = true;
+    if (fake->is_stopped_all) {
+        fake->has_trailers = true;
+        return ENVOY_TRAILERS_STOP;
+    }
+    enum envoy_trailers_status status = envoy_stream_on_request_trailers(fake->stream);
+    if (status == ENVOY_TRAILERS_CONTINUE) {
         fake_pass_on(fake);
     }
     return status;

@@ -658,6 +658,7 @@ enum envoy_headers_status envoy_stream_on_request_headers(struct envoy_stream *s
     pass_fields(stream, EXT_PROC_REQUEST_HEADERS, is_end);
     bool queued = pick_session_is_queued(stream->shared.session);
     stream->is_stopped = queued || is_held(stream);
+    stream->is_stopped_all = queued;
     if (stream->is_stopped) {
         status = queued ? ENVOY_HEADERS_STOP_ALL : ENVOY_HEADERS_STOP;
     }
@@ -737,13 +738,15 @@ static void pass_kept(struct envoy_stream *stream) {
 void envoy_stream_continue(struct envoy_stream *stream) {
     enter(stream);
     forget_resumed(stream);
-    if (!stream->reply && !pick_session_is_queued(stream->shared.session)) {
+    if (!stream->reply && !stream->is_stopped_all &&
+        !pick_session_is_queued(stream->shared.session)) {
         pass_kept(stream);
     }
     bool goes_on = stream->is_stopped && !stream->reply &&
                    !pick_session_is_queued(stream->shared.session) && !is_held(stream);
     if (goes_on) {
         stream->is_stopped = false;
+        stream->is_stopped_all = false;
         edit_body(stream, false);
     }
     if (!settle(stream) && goes_on) {

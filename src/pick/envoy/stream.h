@@ -32,11 +32,12 @@ struct envoy_stream {
     unsigned depth;      /* of our functions that run */
     int code;            /* the gRPC status of an end without a reply */
     bool is_waiting, is_resumed;
-    bool is_stopped;    /* Envoy waits for envoy_stream_continue */
-    bool is_body_ended; /* the request's last part was received, and not passed */
-    bool has_trailers;  /* likewise its trailers */
-    bool has_replied;   /* the reply was sent */
-    bool has_response;  /* a part of the response was passed */
+    bool is_stopped;     /* Envoy waits for envoy_stream_continue */
+    bool is_stopped_all; /* likewise, and passes what it has kept to the stream then */
+    bool is_body_ended;  /* the request's last part was received, and not passed */
+    bool has_trailers;   /* likewise its trailers */
+    bool has_replied;    /* the reply was sent */
+    bool has_response;   /* a part of the response was passed */
     bool is_destroyed;
 };
 

@@ -330,6 +330,35 @@ static void envoy_stream_queued_at_body_passes_rest_later(void **state) {
     close_world(&world);
 }
 
+/* Envoy keeps the body meanwhile, and passes it when the request goes on: each byte once. */
+static void envoy_stream_queued_at_headers_reads_body_once(void **state) {
+    static const char body[] = "{\"inputs\": []}";
+    struct world world;
+    struct fake_envoy first, second;
+    (void)state;
+    open_world(&world, spec_of_one_at_a_time());
+    for (int with_trailers = 0; with_trailers < 2; with_trailers++) {
+        occupy(&first, &world);
+        fake_open(&second, world.worker);
+        assert_int_equal(fake_send_headers(&second, "POST", "/v2/models/digits/infer", false),
+                         ENVOY_HEADERS_STOP_ALL);
+        (void)fake_send_body(&second, str_of(body), with_trailers == 0);
+        if (with_trailers) {
+            (void)fake_send_trailers(&second);
+        }
+        fake_close(&first);
+        assert_true(fake_run_scheduled(&second));
+        assert_int_equal(second.n_continues, 1);
+        assert_int_equal(second.status, 0);
+        assert_true(second.is_end_sent);
+        assert_true(str_is(buf_str(&second.upstream), body));
+        assert_int_equal(pick_session_body_bytes(second.stream->shared.session), sizeof(body) - 1);
+        fake_send_response(&second, "200", true);
+        fake_close(&second);
+    }
+    close_world(&world);
+}
+
 static void envoy_stream_destroyed_while_queued_lets_others_continue(void **state) {
     struct world world;
     struct fake_envoy first, second, third;
@@ -436,6 +465,7 @@ int main(void) {
         cmocka_unit_test(envoy_stream_refusal_is_sent_once),
         cmocka_unit_test(envoy_stream_large_body_without_model_is_413),
         cmocka_unit_test(envoy_stream_queued_at_headers_continues),
+        cmocka_unit_test(envoy_stream_queued_at_headers_reads_body_once),
         cmocka_unit_test(envoy_stream_queued_at_body_passes_rest_later),
         cmocka_unit_test(envoy_stream_destroyed_while_queued_lets_others_continue),
         cmocka_unit_test(envoy_stream_queue_deadline_is_replied),
