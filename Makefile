@@ -231,7 +231,7 @@ archive: wheel
 	@tools/archive $(BUILD)/portable dist
 
 image: portable ## release: dist/sluice-server-VERSION-…-image.tar, an image of the same programs, as an OCI layout
-	@deploy/docker/root $(BUILD)/portable/build $(BUILD)/portable/image identity onnxruntime pictures
+	@deploy/docker/root $(BUILD)/portable/build $(BUILD)/portable/image identity onnxruntime pictures envoy
 	@tools/sbom $(BUILD)/portable $(BUILD)/portable/image
 	@mkdir -p dist
 	@tools/image $(BUILD)/portable/image dist/$(RELEASE)-linux-x86_64-image.tar amd64
@@ -260,7 +260,7 @@ dist-aarch64: aarch64 ## release: in dist, beside what is there: the same for aa
 	@tools/wheel $(BUILD)/aarch64 dist
 	@tools/archive $(BUILD)/aarch64 dist
 	@SYSROOT=$(CURDIR)/.deps/aarch64/sysroot DEBS=.deps/apt/debs-arm64 EMULATOR=$(BUILD)/aarch64/run \
-		deploy/docker/root $(BUILD)/aarch64/build $(BUILD)/aarch64/image identity onnxruntime pictures
+		deploy/docker/root $(BUILD)/aarch64/build $(BUILD)/aarch64/image identity onnxruntime pictures envoy
 	@tools/sbom $(BUILD)/aarch64 $(BUILD)/aarch64/image
 	@tools/image $(BUILD)/aarch64/image dist/$(RELEASE)-linux-aarch64-image.tar arm64
 	@cp $(BUILD)/aarch64/image/usr/share/doc/sluice-server/sluice.spdx.json dist/$(RELEASE)-linux-aarch64-image.spdx.json
