@@ -24,19 +24,21 @@ def pool_file(config):
             r"\1\g<own>")
 
 
+def filter_settings(ready_file, flags):
+    """Flags of `sluice pick` as settings of the filter, which has the operators' pages at a port of its own."""
+    given = {}
+    for name, value in zip(flags, [*flags[1:], "--"]):
+        if name.startswith("--"):
+            given.setdefault(name.removeprefix("--"), []).append(True if value.startswith("--") else value)
+    return json.dumps({"metrics": "127.0.0.1:0", "log-format": "json", "ready-file": ready_file,
+                       **{name: values[0] if values[0] is True else values for name, values in given.items()}})
+
+
 class PickerInEnvoy(Picker):
-    """The picker of an Envoy that is started with `settings` in its filter, which has the operators' pages at a port
-    of its own."""
+    """The picker of an Envoy that is started with `settings` in its filter."""
 
     def start(self, grpc):
-        switches = [(name.removeprefix("--"), value) for name, value in zip(self.args, [*self.args[1:], "--"])
-                    if name.startswith("--")]
-        given = {}
-        for name, value in switches:
-            given.setdefault(name, []).append(True if value.startswith("--") else value)
-        self.settings = json.dumps({"config": self.pool_file, "metrics": "127.0.0.1:0", "log-format": "json",
-                                    "ready-file": self.ready_file,
-                                    **{name: values[0] if values[0] is True else values for name, values in given.items()}})
+        self.settings = filter_settings(self.ready_file, ["--config", self.pool_file, *self.args])
 
     def find(self):
         """Envoy has started."""
