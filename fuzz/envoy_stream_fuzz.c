@@ -191,9 +191,12 @@ static void send_response(struct slot *slot, struct arena *arena, struct str tex
     memcpy(details, text.ptr, text.len);
     details[text.len] = '\0';
     fake->details = extra & 4 ? details : NULL;
+    fake->served = extra & 16 ? (extra & 32 ? details : "10.0.0.1:8000") : NULL;
+    fake->n_attempts = extra >> 6;
     slot->has_response = true;
     fake_send_response(fake, statuses[extra & 3], extra & 8);
     fake->details = NULL;
+    fake->served = NULL;
 }
 
 static void send_response_body(struct slot *slot, struct str bytes, uint8_t extra) {

@@ -70,9 +70,10 @@ enum envoy_local_reply_status { ENVOY_LOCAL_REPLY_CONTINUE = 0 };
 enum envoy_metadata_source { ENVOY_METADATA_DYNAMIC = 0 };
 
 enum envoy_attribute {
-    ENVOY_ATTRIBUTE_RESPONSE_DETAILS = 16, /* response.code_details: a text */
-    ENVOY_ATTRIBUTE_RESPONSE_FLAGS = 17,   /* response.flags: a number */
-    ENVOY_ATTRIBUTE_UPSTREAM_ADDRESS = 41, /* upstream.address: a text */
+    ENVOY_ATTRIBUTE_RESPONSE_DETAILS = 16,  /* response.code_details: a text */
+    ENVOY_ATTRIBUTE_RESPONSE_FLAGS = 17,    /* response.flags: a number */
+    ENVOY_ATTRIBUTE_UPSTREAM_ADDRESS = 41,  /* upstream.address: a text */
+    ENVOY_ATTRIBUTE_UPSTREAM_ATTEMPTS = 53, /* upstream.request_attempt_count: a number */
 };
 
 /* ---- Envoy's functions ----------------------------------------------------------------------- */

@@ -35,7 +35,9 @@ struct fake_envoy {
     bool is_stopped_all;         /* nothing reaches the filter until it continues */
     bool has_body, has_trailers; /* with it: what will */
     const char *subset;          /* metadata of the proxy's subset hint; NULL: none */
-    const char *details;         /* response.code_details */
+    const char *details;         /* response.code_details; NULL: unknown */
+    const char *served;          /* upstream.address; NULL: unknown */
+    uint64_t n_attempts;         /* upstream.request_attempt_count; 0: unknown */
     char destination[64];        /* of set_upstream_override_host */
     unsigned status;             /* of the module's reply; 0: none */
     uint64_t grpc_status;
@@ -256,17 +258,19 @@ bool envoy_dynamic_module_callback_http_filter_get_attribute_string(void *filter
                                                                     enum envoy_attribute attribute,
                                                                     struct envoy_text *out) {
     const struct fake_envoy *fake = filter;
-    *out = fake_text(str_of(fake->details));
-    return attribute == ENVOY_ATTRIBUTE_RESPONSE_DETAILS && fake->details;
+    const char *text = attribute == ENVOY_ATTRIBUTE_RESPONSE_DETAILS   ? fake->details
+                       : attribute == ENVOY_ATTRIBUTE_UPSTREAM_ADDRESS ? fake->served
+                                                                       : NULL;
+    *out = fake_text(str_of(text ? text : ""));
+    return text;
 }
 
 bool envoy_dynamic_module_callback_http_filter_get_attribute_int(void *filter,
                                                                  enum envoy_attribute attribute,
                                                                  uint64_t *out) {
-    (void)filter;
-    (void)attribute;
-    (void)out;
-    return false;
+    const struct fake_envoy *fake = filter;
+    *out = fake->n_attempts;
+    return attribute == ENVOY_ATTRIBUTE_UPSTREAM_ATTEMPTS && fake->n_attempts > 0;
 }
 
 bool envoy_dynamic_module_callback_http_set_upstream_override_host(void *filter,

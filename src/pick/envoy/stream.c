@@ -182,16 +182,21 @@ static void set_metadata(const struct envoy_stream *stream,
     }
 }
 
-/* For a cluster with a list of hosts, which takes the first endpoint; others use the header. An
- * endpoint that is not in the list is left to the cluster's policy. */
+/* For a cluster with a list of hosts, which takes the endpoint; others use the header. An endpoint
+ * that is not in the list is left to the cluster's policy. With a fallback that policy goes through
+ * header and metadata, an address for each attempt: to set the first one here too would be one
+ * attempt more at it. */
 static void override_host(void *filter, const struct ext_proc_response *response) {
-    struct str endpoints = response->n_metadata > 0 && response->metadata[0].n_entries > 0
-                               ? response->metadata[0].entries[0].text
-                               : STR("");
-    struct str first = str_trim(str_cut(&endpoints, ','));
-    if (response->kind == EXT_PROC_REQUEST_HEADERS && first.len > 0) {
+    const struct ext_proc_namespace *space = response->n_metadata > 0 ? response->metadata : NULL;
+    if (response->kind != EXT_PROC_REQUEST_HEADERS || !space || space->n_entries == 0) {
+        return;
+    }
+    struct str others = space->entries[0].text;
+    struct str endpoint = str_cut(&others, ',');
+    bool has_fallback = others.len > 0 || (space->n_entries > 1 && space->entries[1].text.ptr);
+    if (!has_fallback && endpoint.len > 0) {
         (void)envoy_dynamic_module_callback_http_set_upstream_override_host(
-            filter, envoy_of_str(first), false);
+            filter, envoy_of_str(endpoint), false);
     }
 }
 
@@ -370,30 +375,44 @@ static enum status read_metadata(const struct envoy_stream *stream, struct str *
     return st;
 }
 
+struct attributes {
+    struct ext_proc_entry entries[4];
+    struct ext_proc_number numbers[4];
+    size_t n;
+};
+
+static void add_text_attribute(struct attributes *out, const struct envoy_stream *stream,
+                               enum envoy_attribute attribute, struct str key) {
+    struct envoy_text text;
+    if (envoy_dynamic_module_callback_http_filter_get_attribute_string(stream->filter, attribute,
+                                                                       &text)) {
+        out->entries[out->n++] = (struct ext_proc_entry){.key = key, .text = str_of_envoy(text)};
+    }
+}
+
+static void add_number_attribute(struct attributes *out, const struct envoy_stream *stream,
+                                 enum envoy_attribute attribute, struct str key) {
+    uint64_t number;
+    if (envoy_dynamic_module_callback_http_filter_get_attribute_int(stream->filter, attribute,
+                                                                    &number)) {
+        out->numbers[out->n] = (struct ext_proc_number){.number = (double)number};
+        out->entries[out->n] =
+            (struct ext_proc_entry){.key = key, .numbers = &out->numbers[out->n], .n_list = 1};
+        out->n++;
+    }
+}
+
 /* What became of the request at its endpoint; those that Envoy does not know are left out. */
 static struct str read_attributes(const struct envoy_stream *stream) {
-    struct ext_proc_entry entries[3];
-    struct ext_proc_namespace space = {.name = STR("envoy.filters.http.ext_proc"),
-                                       .entries = entries};
-    struct ext_proc_number number = {.key = {NULL, 0}};
-    struct envoy_text text;
-    uint64_t flags;
-    if (envoy_dynamic_module_callback_http_filter_get_attribute_string(
-            stream->filter, ENVOY_ATTRIBUTE_RESPONSE_DETAILS, &text)) {
-        entries[space.n_entries++] = (struct ext_proc_entry){.key = STR("response.code_details"),
-                                                             .text = str_of_envoy(text)};
-    }
-    if (envoy_dynamic_module_callback_http_filter_get_attribute_string(
-            stream->filter, ENVOY_ATTRIBUTE_UPSTREAM_ADDRESS, &text)) {
-        entries[space.n_entries++] =
-            (struct ext_proc_entry){.key = STR("upstream.address"), .text = str_of_envoy(text)};
-    }
-    if (envoy_dynamic_module_callback_http_filter_get_attribute_int(
-            stream->filter, ENVOY_ATTRIBUTE_RESPONSE_FLAGS, &flags)) {
-        number.number = (double)flags;
-        entries[space.n_entries++] =
-            (struct ext_proc_entry){.key = STR("response.flags"), .numbers = &number, .n_list = 1};
-    }
+    struct attributes found = {.n = 0};
+    add_text_attribute(&found, stream, ENVOY_ATTRIBUTE_RESPONSE_DETAILS,
+                       STR("response.code_details"));
+    add_text_attribute(&found, stream, ENVOY_ATTRIBUTE_UPSTREAM_ADDRESS, STR("upstream.address"));
+    add_number_attribute(&found, stream, ENVOY_ATTRIBUTE_RESPONSE_FLAGS, STR("response.flags"));
+    add_number_attribute(&found, stream, ENVOY_ATTRIBUTE_UPSTREAM_ATTEMPTS,
+                         STR("upstream.request_attempt_count"));
+    struct ext_proc_namespace space = {
+        .name = STR("envoy.filters.http.ext_proc"), .entries = found.entries, .n_entries = found.n};
     struct str bytes = ext_proc_attributes_make(stream->arena, &space, 1);
     return bytes.ptr ? bytes : STR("");
 }

@@ -191,6 +191,33 @@ static void envoy_stream_refused_connection_is_avoided(void **state) {
     close_world(&world);
 }
 
+/* Envoy has tried the picked endpoint in vain, and another one has served. */
+static void envoy_stream_retried_request_tells_of_first_endpoint(void **state) {
+    static const char *const others[] = {"10.0.0.0:8000", "10.0.0.1:8000"};
+    struct world world;
+    struct fake_envoy fake, next;
+    (void)state;
+    for (unsigned n_attempts = 1; n_attempts <= 2; n_attempts++) {
+        open_world(&world, fixture_spec_of(2));
+        fake_open(&fake, world.worker);
+        (void)fake_send_headers(&fake, "GET", "/", true);
+        fake.details = "via_upstream";
+        fake.n_attempts = n_attempts;
+        fake.served = others[strcmp(fake.destination, others[0]) == 0];
+        int64_t n_refused = metric_read(METRIC_PICK_REFUSED_TOTAL);
+        fake_send_response(&fake, "200", true);
+        assert_int_equal(metric_read(METRIC_PICK_REFUSED_TOTAL) - n_refused, n_attempts - 1);
+        for (int i = 0; i < 10 && n_attempts == 2; i++) {
+            fake_open(&next, world.worker);
+            (void)fake_send_headers(&next, "GET", "/", true);
+            assert_string_equal(next.destination, fake.served);
+            fake_close(&next);
+        }
+        fake_close(&fake);
+        close_world(&world);
+    }
+}
+
 /* ---- replies --------------------------------------------------------------------------------- */
 
 struct refused {
@@ -462,6 +489,7 @@ int main(void) {
         cmocka_unit_test(envoy_stream_body_split_anywhere_is_passed_on),
         cmocka_unit_test(envoy_stream_subset_of_metadata_limits_pick),
         cmocka_unit_test(envoy_stream_refused_connection_is_avoided),
+        cmocka_unit_test(envoy_stream_retried_request_tells_of_first_endpoint),
         cmocka_unit_test(envoy_stream_refusal_is_sent_once),
         cmocka_unit_test(envoy_stream_large_body_without_model_is_413),
         cmocka_unit_test(envoy_stream_queued_at_headers_continues),

@@ -1,10 +1,12 @@
 """What goes wrong on purpose between a real Envoy, the real picker and the servers behind: each is killed and
 comes back while requests come. Afterwards nothing is in flight at the picker."""
 import contextlib
+import re
 
 import pytest
 
 from lib import echo
+from lib.envoy import LISTENER, PICKER, deployed, patient, places_of
 from lib.gateway import IN_PROCESS, Gateway
 from lib.load import Load
 
@@ -37,11 +39,20 @@ def start(tmp_path, echoes):
 
 # ---- servers -------------------------------------------------------------------------------------
 
-def serve_without_first(start, echoes, fallback):
+def with_module(text, echoes):
+    """deploy/envoy/override-host.yaml with the filter of `text`, which has the module, in place of ext-proc."""
+    module = re.search(r" +- name: sluice\n(?:.*\n)*?(?= +- name: envoy.filters.http.router)", text)[0]
+    places = {LISTENER: "127.0.0.1:0", PICKER: "127.0.0.1:1", **places_of([one.address for one in echoes])}
+    return re.sub(r" +- name: envoy.filters.http.ext_proc\n(?:.*\n)*?(?= +# An answer passes the filters)", lambda _: module,
+                  patient(deployed("override-host.yaml", places)))
+
+
+def serve_without_first(start, echoes, fallback, config):
     """The first server is away, and the pool has no checks: a request that it was picked for is served by
     another, and tells the picker so. Returns: the gateway."""
-    gateway = start("override-host.yaml", change=lambda pool: pool.replace(
-        "fallback: key", f"fallback: {fallback}") + "refused_for: 1m\n")
+    gateway = start(config, pool="pool-fallback.yaml", change=lambda pool: pool.replace(
+        "fallback: key", f"fallback: {fallback}") + "refused_for: 1m\n",
+        more=lambda text: with_module(text, echoes) if config == IN_PROCESS else text)
     away = echoes[0].address
     echoes[0].close()
     assert {gateway.ask("/")["server"] for _ in range(40)} == {"b", "c"}
@@ -51,15 +62,18 @@ def serve_without_first(start, echoes, fallback):
     return gateway
 
 
+@pytest.mark.parametrize("config", ["override-host.yaml", IN_PROCESS])
 @pytest.mark.parametrize("fallback", ["key", "list"])
-def test_envoy_fallback_serves_after_server_exit(start, echoes, fallback):
-    gateway = serve_without_first(start, echoes, fallback)
+def test_envoy_fallback_serves_after_server_exit(start, echoes, fallback, config):
+    gateway = serve_without_first(start, echoes, fallback, config)
     assert gateway.envoy.counter("cluster.models.upstream_rq_retry_success") == 1
+    assert gateway.envoy.counter("cluster.models.upstream_rq_retry") == 1
 
 
-def test_envoy_own_fallback_tells_picker_of_server_exit(start, echoes):
+@pytest.mark.parametrize("config", ["override-host.yaml", IN_PROCESS])
+def test_envoy_own_fallback_tells_picker_of_server_exit(start, echoes, config):
     """No second choice of the picker's: Envoy's fallback_policy serves, after one or two attempts."""
-    serve_without_first(start, echoes, "none")
+    serve_without_first(start, echoes, "none", config)
 
 
 @pytest.mark.parametrize("attributes", ["response.flags, response.code_details", "response.flags"])
@@ -182,10 +196,12 @@ def test_envoy_failure_of_all_servers_takes_no_capacity_away(start, echoes, stat
 @pytest.mark.parametrize("retry_on, wish", [
     ("retriable-status-codes", "status=429"), ("retriable-status-codes", "status=500"), ("5xx", "status=500"),
     ("5xx", "close"), ("reset", "close")])
-def test_envoy_retried_request_marks_no_server_refused(start, retry_on, wish):
+@pytest.mark.parametrize("config", ["override-host.yaml", IN_PROCESS])
+def test_envoy_retried_request_marks_no_server_refused(start, echoes, retry_on, wish, config):
     """bug-N3: Envoy tries a request again, at each of the servers, because of how they answer it or that they close its
     connection: the picker concludes nothing."""
-    gateway = start("override-host.yaml", checked=True, more=lambda text: text.replace(
+    gateway = start(config, checked=True, pool="pool-fallback.yaml", more=lambda text: (
+        with_module(text, echoes) if config == IN_PROCESS else text).replace(
         'retry_on: "connect-failure,refused-stream"',
         f'retry_on: "connect-failure,refused-stream,{retry_on}", retriable_status_codes: [429, 500]'))
     status = int(wish.partition("=")[2] or 503)
