@@ -323,6 +323,56 @@ static void calls_run_inside_of_their_request(void **state) {
     close_server();
 }
 
+enum { PARENT_TIMEOUT_US = 60 * 1000000 };
+
+/* Of the latest requests: [0] the one of "m", [1] that of "n" inside of it. */
+static uint64_t deadlines_ns[N_MODELS], call_timeout_us;
+
+static void note_deadline_and_echo(sluice_model *model, const sluice_request *request) {
+    deadlines_ns[1] = request->deadline_ns;
+    rig_echo(model, request);
+}
+
+static void note_deadline_and_call(sluice_model *model, const sluice_request *request) {
+    struct got *got = &test.got[1];
+    sluice_call_args args = args_of(got, "n");
+    sluice_error error;
+    args.parent = request;
+    args.timeout_us = call_timeout_us;
+    deadlines_ns[0] = request->deadline_ns;
+    sluice_status status = try_start(got, &args, &error);
+    assert(status == SLUICE_OK);
+    (void)status;
+    await_flag(&got->ended);
+    rig_echo(model, request);
+}
+
+/* A call of "n" with that timeout, for a request of "m" with one of PARENT_TIMEOUT_US. */
+static void call_with_timeout(uint64_t timeout_us) {
+    sluice_error error;
+    open_unopened("", note_deadline_and_call);
+    opened[1].model->handle_request = note_deadline_and_echo;
+    open_calls();
+    call_timeout_us = timeout_us;
+    sluice_call_args args = args_of(&test.got[0], "m");
+    args.timeout_us = PARENT_TIMEOUT_US;
+    assert_int_equal(try_start(&test.got[0], &args, &error), SLUICE_OK);
+    assert_ended(&test.got[0], SLUICE_OK, "last");
+    assert_int_equal(test.got[1].status, SLUICE_OK);
+    close_server();
+    assert_true(deadlines_ns[0] > 0);
+}
+
+static void calls_have_at_most_the_deadline_of_their_request(void **state) {
+    (void)state;
+    call_with_timeout(0);
+    assert_int_equal(deadlines_ns[1], deadlines_ns[0]);
+    call_with_timeout(2 * (uint64_t)PARENT_TIMEOUT_US);
+    assert_int_equal(deadlines_ns[1], deadlines_ns[0]);
+    call_with_timeout(PARENT_TIMEOUT_US / 2);
+    assert_true(deadlines_ns[1] > 0 && deadlines_ns[1] < deadlines_ns[0]);
+}
+
 /* Calls "n" for the request, which it answers meanwhile. */
 static void call_and_leave(sluice_model *model, const sluice_request *request) {
     sluice_call_args args = args_of(&test.got[1], "n");
@@ -462,6 +512,7 @@ int main(void) {
         cmocka_unit_test(calls_of_decoupled_models_say_that_they_take_many),
         cmocka_unit_test(calls_end_with_their_last_response),
         cmocka_unit_test(calls_run_inside_of_their_request),
+        cmocka_unit_test(calls_have_at_most_the_deadline_of_their_request),
         cmocka_unit_test(calls_of_an_answered_request_are_cancelled),
         cmocka_unit_test(calls_are_cancelled_with_their_parent),
         cmocka_unit_test(calls_are_refused_until_they_are_open),
