@@ -361,6 +361,7 @@ static sluice_status start(sluice_instance *instance, struct call *call, struct 
         .priority = head->priority,
         .timeout_us = head->timeout_us,
         .takes_many = head->takes_many,
+        .waits = head->waits,
         .why = "exec and async_exec return one: call it with decoupled=True",
         .respond = on_response,
         .ended = on_ended,

@@ -329,7 +329,9 @@ static int can_have(const struct wire_reader *reader, uint32_t n, size_t n_least
 void wire_read_call(struct wire_reader *reader, struct wire_call *call) {
     *call = (struct wire_call){.tag = wire_read_u32(reader)};
     call->parent = wire_read_u64(reader);
-    call->takes_many = wire_read_u8(reader);
+    uint8_t flags = wire_read_u8(reader);
+    call->takes_many = flags & 1;
+    call->waits = flags >> 1 & 1;
     call->sequence = wire_read_u64(reader);
     call->sequence_flags = wire_read_u32(reader);
     call->priority = wire_read_u64(reader);

@@ -214,7 +214,7 @@ void wire_read_output(struct wire_reader *reader, struct wire_output *output);
 struct wire_call {
     uint32_t tag;
     uint64_t parent;
-    uint8_t takes_many;
+    uint8_t takes_many, waits; /* bits of a byte: as in sluice_call_args */
     uint64_t sequence;
     uint32_t sequence_flags;
     uint64_t priority, timeout_us;

@@ -219,6 +219,7 @@ static void wire_call_is_read_back(void **state) {
     assert_int_equal(call.tag, 9);
     assert_int_equal(call.parent, 77);
     assert_int_equal(call.takes_many, 1);
+    assert_int_equal(call.waits, 0);
     assert_int_equal(call.sequence, 5);
     assert_int_equal(call.timeout_us, 1000);
     assert_int_equal(call.block, 3);

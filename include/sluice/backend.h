@@ -431,6 +431,9 @@ typedef struct sluice_call_args {
     /* 0: a decoupled model is refused, as one response is expected; `why` then completes the
      * sentence "model NAME is decoupled: it gives any number of answers, and …". */
     int32_t takes_many;
+    /* 1: the instance that has `parent` executes nothing else until the call has ended. A call that
+     * would wait for itself so, as each instance of the model does, is refused at once. */
+    int32_t waits;
     const char *why;
     /* Called for each response in the model's order, once with `final`. The backend calls `release`
      * for each. Must not block. Thread: one that serves connections. */

@@ -23,7 +23,7 @@ def _name(kind, value):
     return wire.text(value)
 
 
-def encode(channel, tag, request, decoupled):
+def encode(channel, tag, request, decoupled, waits):
     """Returns: the parts of CALL. Raises MemoryError, TritonModelException."""
     tensors_of = api.Encoded()
     inputs = b"".join(_name("input", tensor.name()) + tensors_of.place(0, tensor) for tensor in request.inputs())
@@ -40,7 +40,7 @@ def encode(channel, tag, request, decoupled):
     if at + padding + api.INLINE_BYTES > wire.MAX_CALL_BYTES:
         raise api.TritonModelException("InferenceRequest: names and parameters are over 1 MiB together")
     block, tail = tensors_of.write(channel)
-    head = wire.CALL_HEAD.pack(tag, request._parent if request._parent is not None else parent.get(), decoupled,
+    head = wire.CALL_HEAD.pack(tag, request._parent if request._parent is not None else parent.get(), decoupled | waits << 1,
                                0 if is_text else correlation, request.flags(), request.priority(), request.timeout(),
                                len(request.inputs()), len(request.requested_output_names()), len(request._parameters),
                                at + padding, block)
@@ -50,7 +50,7 @@ def encode(channel, tag, request, decoupled):
 class Call:
     """A call that was made."""
 
-    def __init__(self, channel, request, decoupled, on_response=None):
+    def __init__(self, channel, request, decoupled, on_response=None, waits=False):
         self._channel = channel
         self._model = request.model_name()
         self._timeout = request.timeout()
@@ -58,7 +58,7 @@ class Call:
         self._is_open = True
         self._tag = channel.open_call(on_response)
         try:
-            channel.send(wire.CALL, *encode(channel, self._tag, request, decoupled))
+            channel.send(wire.CALL, *encode(channel, self._tag, request, decoupled, waits))
         except BaseException:
             self._is_open = False
             channel.close_call(self._tag)
@@ -117,8 +117,8 @@ class Call:
 
 
 def call(channel, request):
-    """The response of a model that is not decoupled."""
-    return Call(channel, request, False).next()
+    """The response of a model that is not decoupled. The main thread executes nothing else until it is there."""
+    return Call(channel, request, False, waits=threading.current_thread() is threading.main_thread()).next()
 
 
 class Responses:

@@ -76,6 +76,7 @@ void inference_init(struct inference *self, const struct inference_ops *ops, str
     self->state = INFERENCE_NEW;
     self->no_children = false;
     self->depth = 0;
+    self->holds_instance = false;
     self->parent = NULL;
     LIST_INIT(&self->children);
     self->arena = self->helper_arena = NULL;

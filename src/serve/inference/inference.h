@@ -119,6 +119,7 @@ struct inference {
                                              specification */
     enum inference_state state;
     bool no_children;                /* cancelled: no other begins inside of it */
+    bool holds_instance;             /* the parent's instance is not free before this has ended */
     unsigned depth;                  /* 0: not inside of another inference (inference_set_parent) */
     struct inference *parent;        /* NULL: none, or it has ended */
     LIST_HEAD(, inference) children; /* inside of this one, not delivered */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/compiler.h"
+#include "serve/scheduler/version.h"
 
 /* In its own arena, without a cache: any thread may free it. */
 struct inner_inference {
@@ -186,7 +187,7 @@ static struct trace *begin_trace(struct inference *base) {
                                           : NULL;
 }
 
-static enum status prepare(struct inference *base, bool on_worker, struct error *err) {
+static enum status find_version(struct inference *base, bool on_worker, struct error *err) {
     const struct inner_options *options = &inner_of(base)->options;
     if (options->found) {
         return inference_use_version(base, options->found, err);
@@ -194,6 +195,24 @@ static enum status prepare(struct inference *base, bool on_worker, struct error 
     struct str version = options->version.len > 0 ? options->version : str_make(NULL, 0);
     return inference_find_model(base, options->services->repository, on_worker, options->model,
                                 version, err);
+}
+
+/* An inference that all instances of its model wait for would never run. */
+static enum status prepare(struct inference *base, bool on_worker, struct error *err) {
+    size_t n_waiting = 0;
+    enum status st = find_version(base, on_worker, err);
+    for (const struct inference *at = base; st == ST_OK && at->parent && at->holds_instance;
+         at = at->parent) {
+        n_waiting += at->parent->served_version == base->served_version;
+    }
+    if (n_waiting > 0 && n_waiting >= base->served_version->n_instances) {
+        char name[QUOTED_NAME_BYTES];
+        return error_set(err, ST_UNSUPPORTED,
+                         "model %s is called inside of itself and would wait for ever: all its "
+                         "instances (%zu) wait for such calls (instance_group says how many)",
+                         quote_name(base->spec->name, name), n_waiting);
+    }
+    return st;
 }
 
 static const struct inference_ops inner_ops = {
@@ -284,6 +303,7 @@ enum status inner_inference_new(const struct inner_options *options, struct inne
                    options->services->helpers, parent ? parent->account : options->account);
     self->base.arena = arena;
     self->base.carries_one = options->carries_one;
+    self->base.holds_instance = options->holds_instance;
     self->base.call.request = &self->request;
     if (!fill_request(self)) {
         arena_free(arena);

@@ -86,6 +86,7 @@ struct inner_options {
     bool params_are_opaque;  /* as in struct infer_request */
     const char *carries_one; /* NULL: a decoupled model's responses are all given; else as the
                                 member of struct inference */
+    bool holds_instance;     /* as in struct inference */
     uint64_t priority;       /* a level of the model, 1 is the highest; 0: the model's default */
     uint64_t deadline_ns;    /* on the monotonic clock (clock_now_ns); 0: none but the parent's */
     /* Of what it is a part of; zeroed: none. Inside of a parent that is traced it is traced, too,

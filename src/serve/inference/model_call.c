@@ -492,6 +492,7 @@ static sluice_status call_new(struct model_calls *self, const sluice_call_args *
                                     .priority = priority_of(args),
                                     .deadline_ns = deadline_of(args->timeout_us),
                                     .carries_one = args->takes_many ? NULL : args->why,
+                                    .holds_instance = args->waits != 0,
                                     .respond = on_response,
                                     .user = call};
     if (!call->parent) {

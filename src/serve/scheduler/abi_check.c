@@ -202,6 +202,7 @@ _Static_assert(offsetof(sluice_call_args, sequence_flags) == 104,
 _Static_assert(offsetof(sluice_call_args, priority) == 112, "sluice_call_args.priority");
 _Static_assert(offsetof(sluice_call_args, timeout_us) == 120, "sluice_call_args.timeout_us");
 _Static_assert(offsetof(sluice_call_args, takes_many) == 128, "sluice_call_args.takes_many");
+_Static_assert(offsetof(sluice_call_args, waits) == 132, "sluice_call_args.waits");
 _Static_assert(offsetof(sluice_call_args, why) == 136, "sluice_call_args.why");
 _Static_assert(offsetof(sluice_call_args, respond) == 144, "sluice_call_args.respond");
 _Static_assert(offsetof(sluice_call_args, ended) == 152, "sluice_call_args.ended");

@@ -244,10 +244,33 @@ def test_calls_inside_of_calls_end_at_a_depth(running):
     assert "is called inside of 16 others" in json.dumps(client.ask(method, caller="m0", **json.loads(arguments)))
 
 
-def test_model_that_calls_itself_on_one_instance_ends_with_its_timeout(running):
+@pytest.mark.parametrize("count", [1, 2])
+def test_call_that_would_wait_for_itself_is_refused(running, count):
+    """By itself, and by a call of another model: of two instances each has a part of the circle."""
+    server = running(caller=("caller", CALLER + f"instance_group {{ count: {count} }}\n"), other=("caller", CALLER))
+    client = Client(server)
+
+    def circle(*models):
+        asked = "pid:"
+        for model in reversed(models):
+            asked = "call:" + json.dumps({"model": model, "inputs": word(asked)})
+        told = client.ask("call", **json.loads(asked.partition(":")[2]))
+        for _ in models[1:]:
+            told = json.loads(said(told))
+        return told
+
+    for models in (["caller"] * count, ["caller"] * (count - 1) + ["other", "caller"]):
+        told = circle(*models)
+        assert told["code"] == 5 and f"all its instances ({count}) wait for such calls" in told["error"], told
+        assert client.ask("pid") in python_models.workers(server.pid)
+    if count > 1:
+        assert int(json.loads(said(circle("caller")))) in python_models.workers(server.pid)
+
+
+def test_model_that_awaits_itself_on_one_instance_ends_with_its_timeout(running):
     server = running(caller=("caller", CALLER))
-    told = Client(server).ask("call", model="caller", inputs=word("pid:"), timeout=200_000)
-    assert told["code"] == 4, told
+    told = Client(server).ask("gather", n=1, model="caller", inputs=word("pid:"), timeout=200_000)
+    assert "timeout of 200000 microseconds" in json.dumps(told) or "deadline passed" in json.dumps(told), told
     assert Client(server).ask("pid") in python_models.workers(server.pid)
 
 
