@@ -11,6 +11,7 @@ file(RELATIVE_PATH from_bin "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL
 # build folder they are in backends/ and parts/ beside it.
 target_compile_definitions(module_program_model_server PRIVATE
     SLUICE_BACKENDS_FROM_BIN="${from_bin}/backends" SLUICE_PARTS_FROM_BIN="${from_bin}/parts")
+target_compile_definitions(module_program_gateway PRIVATE SLUICE_ENVOY_FROM_BIN="${from_bin}/envoy")
 if(TARGET sluice)
     set_target_properties(sluice PROPERTIES INSTALL_RPATH "\$ORIGIN/${from_bin}")
     install(TARGETS sluice RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

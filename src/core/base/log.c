@@ -384,6 +384,14 @@ void log_report(const char *event, struct str text) {
     }
 }
 
+void log_pass(struct str text) {
+    struct line line = {.len = 0};
+    size_t n = text.len < line_space(&line) ? text.len : line_space(&line);
+    line_add(&line, text.ptr, n);
+    line_end(&line, "\n");
+    log_sink_write(line.text, line.len, print_dropped);
+}
+
 void log_message(enum log_level level, const char *event) {
     log_write(level, event, NULL, 0);
 }

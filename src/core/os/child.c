@@ -202,8 +202,7 @@ static bool is_replaced(const char *variable, const char *const *env) {
     return *env != NULL;
 }
 
-/* Returns: NULL when out of memory. Owns: the caller, the array alone. */
-static char **child_environment(const char *const *env) {
+char **child_environment(const char *const *env) {
     size_t n = 0, n_here = 0, n_more = 0;
     /* Not `environ`: the portable build is linked against symbols alone, and has a copy of that,
      * which nothing sets. */

@@ -39,4 +39,9 @@ enum status child_start(struct worker *worker, const struct child_spec *spec, st
 /* Kills the child; the callback is called with ST_CANCELLED. */
 void child_cancel(struct child *child);
 
+/* The environment of a child: this process's, with the variables of `env` added or in place of its
+ * own. Returns: NULL when out of memory. Owns: the caller, the array alone; the texts are those of
+ * `env` and of this process. */
+char **child_environment(const char *const *env);
+
 #endif

@@ -225,6 +225,7 @@ static void set_limits(CURL *easy, const struct http_fetch_request *request) {
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, ms_of(connect_ns));
     curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE,
                      (curl_off_t)(most < INT64_MAX ? most : INT64_MAX));
+    curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->unix_socket);
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, request->own_connection ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, request->own_connection ? 1L : 0L);
 }

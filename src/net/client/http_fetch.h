@@ -50,6 +50,7 @@ typedef void http_fetch_done_cb(void *user, const struct http_fetch_result *fetc
 /* Read during http_fetch_start only. */
 struct http_fetch_request {
     const char *url;             /* "http://10.0.0.1:8000/metrics" */
+    const char *unix_socket;     /* connects to this path in place of the URL's host; NULL: TCP */
     const char *method;          /* GET, POST, PUT, PATCH or DELETE; NULL: GET */
     uint64_t timeout_ns;         /* from now to the last byte; at least 1 ms */
     uint64_t connect_timeout_ns; /* until connected; 0: only timeout_ns applies */

@@ -86,6 +86,7 @@ struct pool_watch_options pick_pool_options(const struct pick_settings *settings
                                        .extra_config = settings->upstream.config,
                                        .extra_config_flag = settings->upstream.extra_config_flag,
                                        .name = settings->kube ? NULL : settings->pool_name,
+                                       .fallback = (enum pool_watch_fallback)settings->fallback,
                                        .endpoints = settings->endpoints.items,
                                        .n_endpoints = settings->endpoints.n};
 }

@@ -94,6 +94,15 @@ static enum status add_named(const struct pool_watch_options *options,
     return st;
 }
 
+static void set_fallback(enum pool_watch_fallback fallback, struct protocol *protocol) {
+    if (fallback != POOL_WATCH_FALLBACK_CONFIGURED) {
+        protocol->fallback = fallback == POOL_WATCH_FALLBACK_NONE  ? FALLBACK_NONE
+                             : fallback == POOL_WATCH_FALLBACK_KEY ? FALLBACK_KEY
+                                                                   : FALLBACK_LIST;
+        protocol->n_fallbacks = fallback == POOL_WATCH_FALLBACK_KEY ? 1 : protocol->n_fallbacks;
+    }
+}
+
 /* Reads the specs and adds endpoints of their file, of the command line and of the cluster. `text`:
  * ptr NULL without a file. `logs`: entries of the endpoints file that are left out. */
 static enum status make_specs(const struct pool_watch_options *options, struct str text,
@@ -113,6 +122,9 @@ static enum status make_specs(const struct pool_watch_options *options, struct s
     }
     if (st == ST_OK && options->cluster) {
         st = add_cluster(options, out, err);
+    }
+    for (size_t i = 0; st == ST_OK && i < out->n; i++) {
+        set_fallback(options->fallback, &out->items[i]->protocol);
     }
     if (st != ST_OK) {
         pool_specs_free(out);

@@ -19,6 +19,14 @@ struct doc_errors;
 struct kube_store;
 struct pool_watch;
 
+/* What names fallback endpoints, in place of the pools' own setting. */
+enum pool_watch_fallback {
+    POOL_WATCH_FALLBACK_CONFIGURED, /* as each pool says */
+    POOL_WATCH_FALLBACK_NONE,
+    POOL_WATCH_FALLBACK_KEY,
+    POOL_WATCH_FALLBACK_LIST,
+};
+
 /* `config`, `config_text` and `endpoints` are settings (program/picker/settings.def). */
 struct pool_watch_options {
     const char *config;       /* the file's path; NULL: no file */
@@ -28,6 +36,7 @@ struct pool_watch_options {
      * above have a document of our own format. */
     const char *extra_config_flag;
     const char *name; /* of the pool, where the texts give it none and have no list; NULL: none */
+    enum pool_watch_fallback fallback;
     const char *const *endpoints; /* "IP:PORT" or "NAME:PORT" */
     size_t n_endpoints;
     /* Its pool is added to the pool once everything is listed; NULL: none. */

