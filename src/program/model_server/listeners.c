@@ -273,21 +273,31 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
 /* ---- the response cache, and states of sequences --------------------------------------------- */
 
 /* They leave a quarter of the memory to requests. */
+static uint64_t models_limit(const struct net_budget *budget) {
+    return net_budget_limit(budget) / 4 * 3;
+}
+
 static bool take_for_models(void *user, uint64_t n_bytes) {
     struct net_budget *budget = user;
-    return net_budget_take_within(budget, n_bytes, net_budget_limit(budget) / 4 * 3);
+    return net_budget_take_within(budget, n_bytes, models_limit(budget));
 }
 
 static void give_from_models(void *user, uint64_t n_bytes) {
     net_budget_give(user, n_bytes);
 }
 
-/* Cached answers make room. */
+enum { SMALL_STATE_BYTES = 64 << 10 };
+
+/* Cached answers make room. Large states leave an eighth to small ones, so that a client whose
+ * states grow does not end the sequences of others. */
 static bool take_for_state(void *user, uint64_t n_bytes) {
     struct serve_listeners *self = user;
-    return take_for_models(&self->budget, n_bytes) ||
-           (repository_shrink_cache(self->repository, n_bytes) > 0 &&
-            take_for_models(&self->budget, n_bytes));
+    struct net_budget *budget = &self->budget;
+    uint64_t kept = n_bytes <= SMALL_STATE_BYTES ? 0 : net_budget_limit(budget) / 8;
+    uint64_t limit = models_limit(budget) - kept;
+    return net_budget_take_within(budget, n_bytes, limit) ||
+           (repository_shrink_cache(self->repository, n_bytes + kept) > 0 &&
+            net_budget_take_within(budget, n_bytes, limit));
 }
 
 static void give_from_state(void *user, uint64_t n_bytes) {

@@ -346,11 +346,25 @@ static enum status read_metrics_config(struct serve_settings *out, struct error 
     return st == ST_OK ? st : error_prefix(err, "--metrics-config");
 }
 
+/* A query is no part of the path that a request is routed by. */
 static enum status check_route(const char *flag, const char *route, struct error *err) {
-    return route && route[0] == '/'
+    return route && route[0] == '/' && !strchr(route, '?')
                ? ST_OK
                : error_set(err, ST_BAD_CONFIG, "--%s: expected a path, as /predict, got \"%s\"",
                            flag, route ? route : "");
+}
+
+static enum status check_routes(const struct http_platform *platform, struct error *err) {
+    enum status st = check_route("platform-health-route", platform->health_route, err);
+    if (st == ST_OK) {
+        st = check_route("platform-predict-route", platform->predict_route, err);
+    }
+    return st == ST_OK && strcmp(platform->health_route, platform->predict_route) == 0
+               ? error_set(err, ST_BAD_CONFIG,
+                           "--platform-health-route and --platform-predict-route are both "
+                           "\"%s\": a request could not be told from a check",
+                           platform->health_route)
+               : st;
 }
 
 static enum status check_platform_models(const struct serve_settings *settings, struct error *err) {
@@ -395,10 +409,7 @@ static enum status read_platform(struct serve_settings *out, struct error *err) 
         .inference = inferences[out->platform_inference],
         .models = out->platform_models,
     };
-    enum status st = check_route("platform-health-route", out->platform_routes.health_route, err);
-    return st == ST_OK
-               ? check_route("platform-predict-route", out->platform_routes.predict_route, err)
-               : st;
+    return check_routes(&out->platform_routes, err);
 }
 
 /* `none` as the only address is no address. */

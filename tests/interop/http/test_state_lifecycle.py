@@ -124,7 +124,7 @@ def test_state_over_memory_budget_is_refused(begin):
     assert caught.value.status() == "503"
     assert 'state "NEW"' in caught.value.message() and "--client-memory" in caught.value.message()
     used = state_bytes(server)
-    assert 30000000 < used < 52000000
+    assert 30000000 < used < 44000000
     with pytest.raises(InferenceServerException, match="--client-memory"):
         client("grows", 1, part)
     assert client.add("direct", 1, 3, start=True) == [3, 0]
@@ -135,6 +135,26 @@ def test_state_over_memory_budget_is_refused(begin):
     assert said["ALL"].size == 500001
     for number in range(10, n + 1):
         client("grows", number, part[:1], end=True)
+    client.close()
+
+
+def test_small_states_fit_where_large_ones_are_refused(begin):
+    """A client whose states grow takes all that it can get; the sequences of others go on."""
+    server = begin("--client-memory", "64MiB", "--max-body-size", "4MiB")
+    client = Client("http", server)
+    n = 0
+    for n_bytes in (2000000, 200000, 70000):
+        with pytest.raises(InferenceServerException, match="--client-memory"):
+            for n in range(n + 1, n + 200):
+                client("grows", n, numpy.ones(n_bytes // 4, numpy.float32), start=True)
+    used = state_bytes(server)
+    for number in range(201, 221):
+        for _ in range(2):
+            assert client("grows", number, numpy.ones(6000, numpy.float32), start=True)["ALL"].size == 6001
+        assert client("grows", number, numpy.ones(6000, numpy.float32))["ALL"].size == 12001
+    assert state_bytes(server) - used >= 20 * 48000  # all at once
+    for number in [*range(1, n + 1), *range(201, 221)]:
+        client("grows", number, numpy.ones(1, numpy.float32), start=True, end=True)
     client.close()
 
 

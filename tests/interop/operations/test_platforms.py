@@ -133,6 +133,10 @@ def test_keys_hold_at_paths_of_a_platform(platform, tmp_path):
     (("--platform", "vertex-ai"), "--platform-health-route: expected a path"),
     (("--platform", "vertex-ai", "--platform-health-route", "/a", "--platform-predict-route", "b"),
      '--platform-predict-route: expected a path, as /predict, got "b"'),
+    (("--platform", "sagemaker", "--platform-health-route", "/ping?a"),
+     '--platform-health-route: expected a path, as /predict, got "/ping?a"'),
+    (("--platform", "vertex-ai", "--platform-health-route", "/same", "--platform-predict-route", "/same"),
+     '--platform-health-route and --platform-predict-route are both "/same"'),
     (("--platform-model", "m"), "need --platform"), (("--platform", "azure"), "expected one of none|vertex-ai|sagemaker"),
 ])
 def test_bad_settings_of_a_platform_are_refused(start_server, repositories, flags, says):
