@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/os/shared_library.h"
+
 /* Where a model's libraries may be. */
 struct search {
     const struct model *model;
@@ -98,7 +100,8 @@ static enum status check_library(const struct search *search,
         return error_set(err, ST_BAD_MODEL, "%s: %s: expected a regular file", library->place.ptr,
                          real);
     }
-    return ST_OK;
+    return shared_library_check(real, err) == ST_OK ? ST_OK
+                                                    : error_prefix(err, "%s", library->place.ptr);
 }
 
 enum status op_libraries_find(const struct model *model, uint64_t version,

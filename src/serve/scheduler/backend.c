@@ -13,6 +13,7 @@
 #include "core/base/buf.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
+#include "core/os/shared_library.h"
 #include "serve/config/config.h"
 #include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/statistics/custom_metrics.h"
@@ -360,7 +361,10 @@ static enum status load_library(const char *path, struct str name, const sluice_
     uv_lib_t lib;
     const sluice_backend *(*entry)(const sluice_host *host);
     void *symbol = NULL;
-    enum status st = ST_OK;
+    enum status st = shared_library_check(path, err);
+    if (st != ST_OK) {
+        return error_prefix(err, "backend %.*s", STR_ARG(name));
+    }
     if (uv_dlopen(path, &lib) != 0 || uv_dlsym(&lib, "sluice_backend_entry", &symbol) != 0) {
         st = error_set(err, dlerror_status(uv_dlerror(&lib)), "%s", uv_dlerror(&lib));
         uv_dlclose(&lib);

@@ -103,6 +103,7 @@ def write_refused(models, outside, text):
              "directory": ("1", "expected a regular file"),
              "pipe": ("pipe", "expected a regular file"),
              "broken": ("broken.so", "can't be used as a library of operators: "),
+             "cut": ("cut.so", "cut.so is cut off: it has "),
              "other": ("other.so", "can't be used as a library of operators: ")}
     for name, (library, _) in cases.items():
         text.write(models, name, text.make_tokenizer(), library)
@@ -110,6 +111,8 @@ def write_refused(models, outside, text):
     os.symlink(outside, models / "folder_link" / "folder")
     os.mkfifo(models / "pipe" / "pipe")
     (models / "broken" / "broken.so").write_text("not a library", encoding="utf-8")
+    with open(LIBRARY, "rb") as library:  # dlopen would map what is not there
+        (models / "cut" / "cut.so").write_bytes(library.read(100000))
     shutil.copy(os.path.join(servers.build(), "backends", "libsluice_identity.so"), models / "other" / "other.so")
     text.write(models, "none", text.make_tokenizer())
     return {name: said for name, (_, said) in cases.items()} | {
