@@ -74,9 +74,12 @@ static void make_headers(struct pick_load *load, const char *mode, size_t n_body
     ext_proc_client_request_encode(&load->headers, &question);
 }
 
-/* A completion whose prompt fills it up; the model is in front, as clients send it. */
+/* A completion whose prompt fills it up, in lines; the model is in front, as clients send it. */
 static void make_body(struct pick_load *load, size_t n_body) {
     static const char head[] = "{\"model\":\"digits\",\"prompt\":\"", tail[] = "\"}";
+    static const char line[] =
+        "The quick brown fox jumps over the lazy dog while it reads a book on queues.\\n";
+    enum { LINE_BYTES = sizeof(line) - 1 };
     struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_BODY, .has_metadata = true};
     char *text = arena_alloc(load->arena, n_body + sizeof(head) + sizeof(tail));
     if (!text) {
@@ -84,8 +87,11 @@ static void make_body(struct pick_load *load, size_t n_body) {
     }
     size_t n = sizeof(head) - 1;
     memcpy(text, head, n);
+    for (; n + LINE_BYTES + sizeof(tail) - 1 <= n_body; n += LINE_BYTES) {
+        memcpy(text + n, line, LINE_BYTES);
+    }
     for (; n + sizeof(tail) - 1 < n_body; n++) {
-        text[n] = "the quick brown fox "[n % 20];
+        text[n] = ' ';
     }
     memcpy(text + n, tail, sizeof(tail) - 1);
     question.body = str_make(text, n + sizeof(tail) - 1);

@@ -1,5 +1,6 @@
 /* Skipping searches strings for quotes, and all else for brackets and quotes, sixteen bytes at
- * once. Decoding takes one byte at a time. */
+ * once. Decoding takes one byte at a time, or a run: sixteen or 32 bytes are copied, of which
+ * those before the first special one count. */
 #include "codec/json/chunks.h"
 
 #include <string.h>
@@ -151,4 +152,110 @@ enum json_string_event json_string_decoder_feed(struct json_string_decoder *text
         return decode_error(text, "a control character in a string");
     }
     return c == '"' ? JSON_STRING_END : put_byte(text, c);
+}
+
+/* ---- decoding a run -------------------------------------------------------------------------- */
+
+/* The lanes that are quotes, backslashes or control characters: with its highest bit changed a byte
+ * is in the order of signed ones. */
+#define SPECIAL_LANES(bytes)                                                                       \
+    (((bytes) == '"') | ((bytes) == '\\') | (((bytes) ^ INT8_MIN) < (signed char)(0x20 + INT8_MIN)))
+
+/* Copies up to the first special byte; what it writes after that does not count. Returns: that
+ * byte, or `end`. */
+typedef const char *copy_plain_fn(const char *at, const char *end, char *out);
+
+static const char *copy_plain(const char *at, const char *end, char *out) {
+    for (; end - at >= SIMD_LANES; at += SIMD_LANES, out += SIMD_LANES) {
+        simd_i8x16 bytes;
+        memcpy(&bytes, at, SIMD_LANES);
+        memcpy(out, &bytes, SIMD_LANES);
+        unsigned special = simd_mask(SPECIAL_LANES(bytes));
+        if (special != 0) {
+            return at + __builtin_ctz(special);
+        }
+    }
+    for (; at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20; at++) {
+        *out++ = *at;
+    }
+    return at;
+}
+
+#ifdef SIMD_WIDE
+SIMD_WIDE static const char *copy_plain_wide(const char *at, const char *end, char *out) {
+    for (; end - at >= SIMD_WIDE_LANES; at += SIMD_WIDE_LANES, out += SIMD_WIDE_LANES) {
+        simd_i8x32 bytes;
+        memcpy(&bytes, at, SIMD_WIDE_LANES);
+        memcpy(out, &bytes, SIMD_WIDE_LANES);
+        unsigned special = simd_wide_mask(SPECIAL_LANES(bytes));
+        if (special != 0) {
+            return at + __builtin_ctz(special);
+        }
+    }
+    return copy_plain(at, end, out);
+}
+#endif
+
+static copy_plain_fn *choose_copy(void) {
+#ifdef SIMD_WIDE
+    if (simd_has_wide()) {
+        return copy_plain_wide;
+    }
+#endif
+    return copy_plain;
+}
+
+/* The character of four hexadecimal digits. Returns: UINT32_MAX: half of a surrogate pair, or no
+ * digits. */
+static uint32_t read_code(const char *digits) {
+    uint32_t code = 0;
+    for (int i = 0; i < ESCAPE_DIGITS; i++) {
+        int digit = hex_value(digits[i]);
+        if (digit < 0) {
+            return UINT32_MAX;
+        }
+        code = code << 4 | (uint32_t)digit;
+    }
+    return code >= 0xd800 && code < 0xe000 ? UINT32_MAX : code;
+}
+
+/* Decodes an escape of `n_bytes` or fewer. Returns: its bytes; 0: it is left to
+ * json_string_decoder_feed. */
+static inline size_t decode_escape(const char *at, size_t n_bytes, char *out, size_t *n_out) {
+    static const char meanings[128] = {['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+                                       ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t'};
+    enum { SHORT = 2, LONG = SHORT + ESCAPE_DIGITS };
+    char letter = n_bytes >= SHORT ? at[1] : '\0';
+    if (letter != 'u') {
+        *out = meanings[letter & 0x7f];
+        *n_out = 1;
+        return letter >= 0 && *out != '\0' ? SHORT : 0;
+    }
+    uint32_t code = n_bytes >= LONG ? read_code(at + SHORT) : UINT32_MAX;
+    if (code == UINT32_MAX) {
+        return 0;
+    }
+    *n_out = utf8_encode(code, out);
+    return LONG;
+}
+
+const char *json_string_decode_run(const char *at, const char *end, char *out, size_t *n_out) {
+    char *begin = out;
+    copy_plain_fn *copy = choose_copy();
+    for (;;) {
+        const char *special = copy(at, end, out);
+        out += special - at;
+        at = special;
+        if (at == end || *at != '\\') {
+            break;
+        }
+        size_t n_decoded, n_escape = decode_escape(at, (size_t)(end - at), out, &n_decoded);
+        if (n_escape == 0) {
+            break;
+        }
+        at += n_escape;
+        out += n_decoded;
+    }
+    *n_out = (size_t)(out - begin);
+    return at;
 }

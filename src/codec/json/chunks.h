@@ -60,4 +60,12 @@ struct json_string_decoder {
  * that the whole is UTF-8. */
 enum json_string_event json_string_decoder_feed(struct json_string_decoder *text, char c);
 
+enum { JSON_RUN_SLACK = 32 };
+
+/* Decodes many bytes at once, where no escape has begun: up to what json_string_decoder_feed must
+ * see, which is the closing quote, an error, half of a surrogate pair, or an escape that `end`
+ * cuts. `out` has room for end - at bytes and JSON_RUN_SLACK more. Returns: where it stopped;
+ * *n_out: the bytes decoded. */
+const char *json_string_decode_run(const char *at, const char *end, char *out, size_t *n_out);
+
 #endif

@@ -86,6 +86,25 @@ struct str prompt_scan_take(struct prompt_scan *scan, bool system) {
     return taken;
 }
 
+/* Decodes bytes of a string as long as they are simple ones, and as far as text is collected.
+ * Returns: the next byte to scan. */
+static const char *append_run(struct prompt_scan *scan, const char *at, const char *end) {
+    struct buf *to = scan->in_system ? &scan->system : &scan->text;
+    size_t n_taken = scan->in_system ? scan->n_system : scan->n_text;
+    size_t room = scan->max_bytes - n_taken - to->len, n = (size_t)(end - at);
+    n = n < room ? n : room;
+    char *out = n > 0 ? buf_reserve(to, n + JSON_RUN_SLACK) : NULL;
+    if (!out) {
+        scan->result = to->failed ? PROMPT_SCAN_NONE : scan->result;
+        return at;
+    }
+    at = json_string_decode_run(at, at + n, out, &n);
+    buf_advance(to, n);
+    scan->n_bytes += n;
+    scan->has_required |= scan->in_required && n > 0;
+    return at;
+}
+
 static void append_text(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
     append_bounded(scan, bytes, n_bytes);
     scan->n_bytes += n_bytes;
@@ -693,6 +712,9 @@ static const char *run(struct prompt_scan *scan, const char *at, const char *end
         return after ? after : end;
     }
     if (scan->state == IN_TEXT && scan->string.escape == 0 && scan->string.high == 0) {
+        if (!is_hashed(scan->value) && scan->value != ROLE) {
+            at = append_run(scan, at, end);
+        }
         const char *special = find_special(at, end);
         add_to_text(scan, at, (size_t)(special - at));
         return special;

@@ -33,4 +33,21 @@ static inline bool simd_any(simd_i8x16 which) {
 #endif
 }
 
+/* On processors with AVX2 the same of 32 bytes, in functions of SIMD_WIDE alone. */
+#ifdef __x86_64__
+#define SIMD_WIDE __attribute__((target("avx2")))
+enum { SIMD_WIDE_LANES = 2 * SIMD_LANES };
+
+typedef signed char simd_i8x32 __attribute__((vector_size(SIMD_WIDE_LANES)));
+
+static inline bool simd_has_wide(void) {
+    return __builtin_cpu_supports("avx2");
+}
+
+SIMD_WIDE static inline unsigned simd_wide_mask(simd_i8x32 which) {
+    typedef char bytes __attribute__((vector_size(SIMD_WIDE_LANES)));
+    return (unsigned)__builtin_ia32_pmovmskb256((bytes)which);
+}
+#endif
+
 #endif
