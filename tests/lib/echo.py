@@ -8,6 +8,7 @@ answers is the request's wish, in the header `x-answer`:
     close        the end of the connection, without an answer
     garbage      what is not HTTP
     silence      nothing until `let_go`
+    flood        64 MB
 
 `Blackhole` is the address of a machine that has gone: connections to it are neither made nor refused.
 
@@ -35,6 +36,7 @@ class Echo:
         self.sheds_from = None
         self.work_s = 0  # the time of each request but health checks
         self.slots, self.page = 8, ""
+        self.models, self.models_status, self.model_keys = None, 200, []  # what /v1/models answers; None: as other paths
         self.n_now = 0  # requests in progress, without health checks
         self.go = threading.Event()
         kind = ListenerV6 if ":" in host else Listener
@@ -136,6 +138,11 @@ class Asked(socketserver.StreamRequestHandler):
         echo, is_health = self.server.echo, "/health/" in path
         if path == "/metrics":
             return self.answer_metrics()
+        if path == "/v1/models" and echo.models is not None:
+            echo.model_keys.append(headers.get("authorization"))
+            self.send(b"HTTP/1.1 %d Said\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+                      % (echo.models_status, len(echo.models), echo.models))
+            return True
         with echo.lock:
             go = echo.go
             is_full = echo.sheds_from is not None and echo.n_now >= echo.sheds_from
@@ -188,6 +195,11 @@ class Asked(socketserver.StreamRequestHandler):
         status = wish.partition("=")[2] if wish.startswith("status=") else "200"
         if wish == "sse":
             return self.answer_events()
+        if wish == "flood":
+            self.send(b"HTTP/1.1 200 Said\r\ncontent-length: %d\r\n\r\n" % (64 << 20))
+            for _ in range(64):
+                self.send(bytes(1 << 20))
+            return True
         if wish == "close":
             return False
         if wish == "garbage":

@@ -141,6 +141,22 @@ static void add_route(struct buf *out, const char *match, const char *cluster,
     buf_add_str(out, STR("}\n"));
 }
 
+/* Requests that the gateway answers for all endpoints together (pool_answers.h): no endpoint is
+ * picked for them. */
+static void add_answer_routes(struct buf *out) {
+    static const char *const PATHS[] = {"/v2/health/live", "/v2/health/ready", "/health",
+                                        "/v1/models"};
+    for (size_t i = 0; i < sizeof(PATHS) / sizeof(PATHS[0]); i++) {
+        buf_printf(out,
+                   "                        - match: {path: %s}\n"
+                   "                          route: {cluster: answers, timeout: 30s}\n"
+                   "                          request_headers_to_remove: [origin, sec-fetch-site]\n"
+                   "                          typed_per_filter_config: {sluice: {" TYPE
+                   "config.route.v3.FilterConfig, disabled: true}}\n",
+                   PATHS[i]);
+    }
+}
+
 static void add_retries(const struct gateway_settings *settings, struct buf *out) {
     if (settings->retry_on == GATEWAY_RETRY_NONE) {
         return;
@@ -154,8 +170,8 @@ static void add_retries(const struct gateway_settings *settings, struct buf *out
         settings->retry_on == GATEWAY_RETRY_RESET ? ",reset" : "");
 }
 
-static void add_manager(const struct gateway_settings *settings, const char *picker_socket,
-                        struct buf *out) {
+static void add_manager(const struct gateway_settings *settings,
+                        const struct envoy_sockets *sockets, struct buf *out) {
     buf_add_str(out,
                 STR("            - name: envoy.filters.network.http_connection_manager\n"
                     "              typed_config:\n"
@@ -199,6 +215,9 @@ static void add_manager(const struct gateway_settings *settings, const char *pic
             "                      request_headers_to_remove: [x-envoy-external-address]\n"));
     add_retries(settings, out);
     buf_add_str(out, STR("                      routes:\n"));
+    if (sockets->answers) {
+        add_answer_routes(out);
+    }
     add_route(out, "prefix: /, grpc: {}", "models-grpc", settings);
     add_route(out, "prefix: /", "models", settings);
     buf_add_str(
@@ -213,12 +232,114 @@ static void add_manager(const struct gateway_settings *settings, const char *pic
                  "                      filter_config:\n"
                  "                        \"@type\": type.googleapis.com/google.protobuf.Struct\n"
                  "                        value: "));
-    add_filter_config(settings, picker_socket, out);
+    add_filter_config(settings, sockets->picker, out);
     buf_add_str(out, STR("\n"
                          "                  - name: envoy.filters.http.router\n"
                          "                    typed_config: {" TYPE
                          "extensions.filters.http.router.v3.Router, suppress_envoy_headers: "
                          "true}\n"));
+}
+
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+/* "{filename: FILE}" */
+static void add_file(struct buf *out, const char *path) {
+    buf_add_str(out, STR("{filename: "));
+    add_text(out, path);
+    buf_add_char(out, '}');
+}
+
+static void begin_secret(struct buf *out, const char *name) {
+    buf_printf(out,
+               "resources:\n"
+               "  - " TYPE "extensions.transport_sockets.tls.v3.Secret\n"
+               "    name: %s\n",
+               name);
+}
+
+static void add_watched(const struct envoy_sockets *sockets, struct buf *out) {
+    buf_add_str(out, STR("      watched_directory: {path: "));
+    add_text(out, sockets->folder);
+    buf_add_str(out, STR("}\n"));
+}
+
+void envoy_config_print_cert(const struct gateway_settings *settings,
+                             const struct envoy_sockets *sockets, struct buf *out) {
+    begin_secret(out, "cert");
+    buf_add_str(out, STR("    tls_certificate:\n      certificate_chain: "));
+    add_file(out, settings->http_tls_cert);
+    buf_add_str(out, STR("\n      private_key: "));
+    add_file(out, settings->http_tls_key);
+    buf_add_char(out, '\n');
+    add_watched(sockets, out);
+}
+
+void envoy_config_print_client_ca(const struct gateway_settings *settings,
+                                  const struct envoy_sockets *sockets, struct buf *out) {
+    begin_secret(out, "client-ca");
+    buf_add_str(out, STR("    validation_context:\n      trusted_ca: "));
+    add_file(out, settings->http_tls_client_ca);
+    buf_add_char(out, '\n');
+    add_watched(sockets, out);
+}
+
+/* A secret that Envoy reads from a file of the gateway. */
+static void add_secret(struct buf *out, const char *name, const char *path) {
+    buf_printf(
+        out, "{name: %s, sds_config: {resource_api_version: V3, path_config_source: {path: ", name);
+    add_text(out, path);
+    buf_add_str(out, STR("}}}"));
+}
+
+static void add_certificate(const struct gateway_settings *settings,
+                            const struct envoy_sockets *sockets, struct buf *out) {
+    if (sockets->tls_cert) {
+        buf_add_str(out, STR("                tls_certificate_sds_secret_configs: ["));
+        add_secret(out, "cert", sockets->tls_cert);
+        buf_add_str(out, STR("]\n"));
+        return;
+    }
+    buf_add_str(out, STR("                tls_certificates:\n"
+                         "                  - certificate_chain: "));
+    add_file(out, settings->http_tls_cert);
+    buf_add_str(out, STR("\n                    private_key: "));
+    add_file(out, settings->http_tls_key);
+    buf_add_char(out, '\n');
+}
+
+static void add_client_ca(const struct gateway_settings *settings,
+                          const struct envoy_sockets *sockets, struct buf *out) {
+    if (sockets->tls_client_ca) {
+        buf_add_str(out, STR("                validation_context_sds_secret_config: "));
+        add_secret(out, "client-ca", sockets->tls_client_ca);
+    } else {
+        buf_add_str(out, STR("                validation_context: {trusted_ca: "));
+        add_file(out, settings->http_tls_client_ca);
+        buf_add_char(out, '}');
+    }
+    buf_add_char(out, '\n');
+}
+
+static void add_tls(const struct gateway_settings *settings, const struct envoy_sockets *sockets,
+                    struct buf *out) {
+    if (!gateway_has_tls(settings)) {
+        return;
+    }
+    buf_printf(out,
+               "          transport_socket:\n"
+               "            name: envoy.transport_sockets.tls\n"
+               "            typed_config:\n"
+               "              " TYPE "extensions.transport_sockets.tls.v3.DownstreamTlsContext\n"
+               "%s"
+               "              common_tls_context:\n"
+               "                alpn_protocols: [h2, http/1.1]\n"
+               "                tls_params: {tls_minimum_protocol_version: TLSv1_2}\n",
+               settings->http_tls_client_ca ? "              require_client_certificate: true\n"
+                                            : "");
+    add_certificate(settings, sockets, out);
+    if (settings->http_tls_client_ca) {
+        add_client_ca(settings, sockets, out);
+    }
 }
 
 /* ---- clusters -------------------------------------------------------------------------------- */
@@ -279,7 +400,8 @@ void envoy_config_print(const struct gateway_settings *settings, const struct ad
     if (sockets->admin) {
         buf_add_str(out, STR("admin: {address: {pipe: {path: "));
         add_text(out, sockets->admin);
-        buf_add_str(out, STR("}}}\n"));
+        buf_add_str(out, STR("}}}\n"
+                             "node: {id: gateway, cluster: sluice}\n"));
     }
     buf_printf(out,
                "overload_manager:\n"
@@ -298,8 +420,21 @@ void envoy_config_print(const struct gateway_settings *settings, const struct ad
     buf_add_str(out, STR("\n"
                          "      filter_chains:\n"
                          "        - filters:\n"));
-    add_manager(settings, sockets->picker, out);
+    add_manager(settings, sockets, out);
+    add_tls(settings, sockets, out);
     buf_add_str(out, STR("  clusters:\n"));
     add_cluster(settings, "models", false, out);
     add_cluster(settings, "models-grpc", true, out);
+    if (sockets->answers) {
+        buf_add_str(out, STR("    - name: answers\n"
+                             "      type: STATIC\n"
+                             "      connect_timeout: 5s\n"
+                             "      load_assignment:\n"
+                             "        cluster_name: answers\n"
+                             "        endpoints:\n"
+                             "          - lb_endpoints:\n"
+                             "              - {endpoint: {address: {pipe: {path: "));
+        add_text(out, sockets->answers);
+        buf_add_str(out, STR("}}}}\n"));
+    }
 }

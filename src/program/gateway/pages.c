@@ -144,6 +144,31 @@ static const struct admin_route ROUTES[] = {
     {"/debug/pick", answer_picker_page, false},
 };
 
+/* ---- answers for all endpoints --------------------------------------------------------------- */
+
+static void answer_live(struct http_exchange *exchange, void *context) {
+    struct gateway_pages *pages = context;
+    pool_answers_live(&pages->answers, exchange);
+}
+
+static void answer_ready(struct http_exchange *exchange, void *context) {
+    struct gateway_pages *pages = context;
+    pool_answers_ready(&pages->answers, exchange);
+}
+
+static void answer_models(struct http_exchange *exchange, void *context) {
+    struct gateway_pages *pages = context;
+    pool_answers_models(&pages->answers, exchange);
+}
+
+/* Envoy's routes are those of envoy_config.c. */
+static const struct admin_route ANSWERS[] = {
+    {"/v2/health/live", answer_live, false},
+    {"/v2/health/ready", answer_ready, false},
+    {"/health", answer_ready, false},
+    {"/v1/models", answer_models, false},
+};
+
 /* ---- open and stop --------------------------------------------------------------------------- */
 
 struct opening {
@@ -153,7 +178,7 @@ struct opening {
 };
 
 /* Thread: the worker's. */
-static void open_listener(void *arg) {
+static void open_listeners(void *arg) {
     struct opening *opening = arg;
     struct gateway_pages *self = opening->pages;
     struct admin_listener_options options = {.where = self->options.where,
@@ -162,8 +187,16 @@ static void open_listener(void *arg) {
                                              .worker = self->options.worker};
     opening->st =
         http_fetcher_new(self->options.worker, NULL, MOST_IDLE, &self->fetcher, opening->err);
+    if (opening->st != ST_OK) {
+        return;
+    }
+    pool_answers_init(&self->answers, self->fetcher, self->options.picker_socket);
+    opening->st = admin_listener_open(&self->listener, &options, opening->err);
     if (opening->st == ST_OK) {
-        opening->st = admin_listener_open(&self->listener, &options, opening->err);
+        options.where = self->options.answers_at;
+        options.is_internal = true;
+        options.router = admin_routes_router(&self->answers_routes);
+        opening->st = admin_listener_open(&self->answers_listener, &options, opening->err);
     }
 }
 
@@ -173,20 +206,34 @@ enum status gateway_pages_open(struct gateway_pages *self,
     self->options = *options;
     self->routes = (struct admin_routes){
         .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self, .web = &self->web};
-    if (!admin_listener_is_enabled(options->where)) {
-        return ST_OK;
-    }
-    worker_call(options->worker, open_listener, &opening);
+    self->answers_routes = (struct admin_routes){.items = ANSWERS,
+                                                 .n = sizeof ANSWERS / sizeof ANSWERS[0],
+                                                 .context = self,
+                                                 .web = &self->web};
+    worker_call(options->worker, open_listeners, &opening);
     return opening.st;
+}
+
+static void on_listener_stopped(void *user) {
+    struct gateway_pages *self = user;
+    if (--self->n_stopping == 0) {
+        self->stopped(self->stopped_user);
+    }
+}
+
+static void stop_listener(struct gateway_pages *self, struct admin_listener *listener) {
+    if (listener->server) {
+        self->n_stopping++;
+        admin_listener_stop(listener, self->main, on_listener_stopped, self);
+    }
 }
 
 static void run_stopped(struct worker_msg *msg) {
     struct gateway_pages *self = CONTAINER_OF(msg, struct gateway_pages, stopped_msg);
-    if (self->listener.server) {
-        admin_listener_stop(&self->listener, self->main, self->stopped, self->stopped_user);
-    } else {
-        self->stopped(self->stopped_user);
-    }
+    self->n_stopping = 1; /* this function */
+    stop_listener(self, &self->listener);
+    stop_listener(self, &self->answers_listener);
+    on_listener_stopped(self);
 }
 
 /* Thread: the worker's. */
@@ -198,7 +245,7 @@ static void on_fetcher_stopped(void *user) {
 /* Thread: the worker's. */
 static void run_stop(struct worker_msg *msg) {
     struct gateway_pages *self = CONTAINER_OF(msg, struct gateway_pages, stop_msg);
-    self->stopping = true;
+    self->stopping = self->answers.stopping = true;
     http_fetcher_stop(self->fetcher, on_fetcher_stopped, self);
 }
 
@@ -218,5 +265,7 @@ void gateway_pages_stop(struct gateway_pages *self, struct worker *main,
 
 void gateway_pages_free(struct gateway_pages *self) {
     admin_listener_free(&self->listener);
+    admin_listener_free(&self->answers_listener);
+    pool_answers_free(&self->answers);
     http_fetcher_free(self->fetcher);
 }

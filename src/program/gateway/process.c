@@ -10,12 +10,15 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
+#include "core/event/clock.h"
 #include "core/must/must.h"
 #include "core/os/ready_file.h"
+#include "net/transport/tls/server.h"
 #include "program/gateway/envoy_config.h"
 #include "program/gateway/envoy_process.h"
 #include "program/gateway/find.h"
@@ -32,6 +35,8 @@ struct gateway_process {
     struct envoy_sockets sockets;
     int held_port; /* a socket that is bound to the port of --http, and does not listen; -1: none */
     struct address http_address; /* with that port */
+    struct tls_server *tls;      /* checks the files of TLS; NULL: without TLS */
+    struct timer reload_timer;
     struct envoy_process envoy;
     struct gateway_pages pages;
     unsigned n_stopping; /* components that have not stopped */
@@ -63,6 +68,7 @@ static enum status make_folder(struct gateway_process *self, struct error *err) 
     self->config_file = path_in(self, "envoy.yaml");
     self->sockets.admin = path_in(self, "admin");
     self->sockets.picker = path_in(self, "picker");
+    self->sockets.answers = path_in(self, "answers");
     return ST_OK;
 }
 
@@ -71,6 +77,14 @@ static void remove_folder(const struct gateway_process *self) {
         unlink(self->config_file);
         unlink(self->sockets.admin);
         unlink(self->sockets.picker);
+        unlink(self->sockets.answers);
+        unlink(arena_printf(self->arena, "%s/changed", self->folder).ptr);
+        if (self->sockets.tls_cert) {
+            unlink(self->sockets.tls_cert);
+        }
+        if (self->sockets.tls_client_ca) {
+            unlink(self->sockets.tls_client_ca);
+        }
         rmdir(self->folder);
     }
 }
@@ -83,6 +97,62 @@ static enum status write_file(const char *path, struct str text, struct error *e
     }
     bool ok = fwrite(text.ptr, 1, text.len, file) == text.len;
     return fclose(file) == 0 && ok ? ST_OK : fail_io(err, "writing", path);
+}
+
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+static enum status open_tls(struct gateway_process *self, struct error *err) {
+    const struct gateway_settings *settings = self->settings;
+    struct tls_server_options options = {
+        .cert = {"--http-tls-cert", settings->http_tls_cert},
+        .key = {"--http-tls-key", settings->http_tls_key},
+        .client_ca = {"--http-tls-client-ca", settings->http_tls_client_ca}};
+    return gateway_has_tls(settings) ? tls_server_new(&options, time(NULL), &self->tls, err)
+                                     : ST_OK;
+}
+
+static enum status write_secret(struct gateway_process *self, const char *name,
+                                void (*print)(const struct gateway_settings *settings,
+                                              const struct envoy_sockets *sockets, struct buf *out),
+                                const char **out_path, struct error *err) {
+    struct buf text;
+    buf_init(&text, self->arena, 1024);
+    print(self->settings, &self->sockets, &text);
+    *out_path = path_in(self, name);
+    return write_file(*out_path, buf_str(&text), err);
+}
+
+static enum status write_secrets(struct gateway_process *self, struct error *err) {
+    enum status st = ST_OK;
+    self->sockets.folder = self->folder;
+    if (self->tls) {
+        st = write_secret(self, "cert.yaml", envoy_config_print_cert, &self->sockets.tls_cert, err);
+    }
+    if (st == ST_OK && self->tls && self->settings->http_tls_client_ca) {
+        st = write_secret(self, "client-ca.yaml", envoy_config_print_client_ca,
+                          &self->sockets.tls_client_ca, err);
+    }
+    return st;
+}
+
+/* Files that have changed and are valid: a file that is renamed in the folder makes Envoy read them
+ * again. */
+static void reload_tls(struct gateway_process *self, bool at_once) {
+    struct error err = {.text = "renaming a file"};
+    if (!self->tls || !tls_server_reload(self->tls, time(NULL), at_once)) {
+        return;
+    }
+    const char *from = path_in(self, "changed.new"), *to = path_in(self, "changed");
+    if (write_file(from, STR(""), &err) != ST_OK || rename(from, to) != 0) {
+        log_event(LOG_ERROR, "Envoy can't be told of new TLS files", LOG_CSTR("reason", err.text));
+    }
+}
+
+static void on_reload_timer(struct timer *timer) {
+    struct gateway_process *self = CONTAINER_OF(timer, struct gateway_process, reload_timer);
+    reload_tls(self, false);
+    timer_start(worker_timers(self->process.threads.main), timer,
+                clock_now_ns() + self->settings->reload_interval_ns);
 }
 
 /* ---- the port -------------------------------------------------------------------------------- */
@@ -114,7 +184,7 @@ static enum status hold_port(struct gateway_process *self, struct error *err) {
 static const char *url_of(struct gateway_process *self) {
     char text[ADDRESS_TEXT_BYTES];
     bool local = address_is_unix(&self->http_address);
-    return arena_printf(self->arena, "http%s%s", local ? "+" : "://",
+    return arena_printf(self->arena, "http%s%s%s", self->tls ? "s" : "", local ? "+" : "://",
                         address_print(&self->http_address, text))
         .ptr;
 }
@@ -187,6 +257,7 @@ static void log_state(void *user) {
 /* The picker looks at its files by itself. */
 static void reload_files(void *user) {
     struct gateway_process *self = user;
+    reload_tls(self, true);
     envoy_process_reopen_logs(&self->envoy);
 }
 
@@ -212,6 +283,7 @@ static void stop_gateway(void *user, void (*stopped)(void *), void *stopped_user
     self->stopped = stopped;
     self->stopped_user = stopped_user;
     self->n_stopping = 2;
+    timer_stop(worker_timers(self->process.threads.main), &self->reload_timer);
     gateway_pages_stop(&self->pages, self->process.threads.main, on_stopped, self);
     envoy_process_stop(&self->envoy, on_stopped, self);
 }
@@ -280,15 +352,22 @@ static enum status start_gateway(struct gateway_process *self, struct error *err
     if (gateway_settings_check_pool(self->settings, err) != ST_OK ||
         gateway_find_envoy(self->settings, self->arena, &envoy, err) != ST_OK ||
         gateway_find_module(self->settings, self->arena, &module_folder, err) != ST_OK ||
-        process_start(&self->process, 0, err) != ST_OK || hold_port(self, err) != ST_OK ||
-        make_folder(self, err) != ST_OK || write_config(self, err) != ST_OK) {
+        open_tls(self, err) != ST_OK || process_start(&self->process, 0, err) != ST_OK ||
+        hold_port(self, err) != ST_OK || make_folder(self, err) != ST_OK ||
+        write_secrets(self, err) != ST_OK || write_config(self, err) != ST_OK) {
         return err->status;
     }
-    struct gateway_pages_options pages = {.where = self->settings->metrics,
-                                          .picker_socket = self->sockets.picker,
-                                          .admin_socket = self->sockets.admin,
-                                          .envoy = &self->envoy,
-                                          .worker = self->process.threads.admin};
+    self->reload_timer.on_expire = on_reload_timer;
+    if (self->tls) {
+        on_reload_timer(&self->reload_timer);
+    }
+    struct gateway_pages_options pages = {
+        .where = self->settings->metrics,
+        .picker_socket = self->sockets.picker,
+        .admin_socket = self->sockets.admin,
+        .answers_at = arena_printf(self->arena, "unix:%s", self->sockets.answers).ptr,
+        .envoy = &self->envoy,
+        .worker = self->process.threads.admin};
     enum status st = gateway_pages_open(&self->pages, &pages, err);
     if (st != ST_OK) {
         return st;
@@ -319,6 +398,7 @@ enum status gateway_process_run(const struct gateway_settings *settings, struct 
     envoy_process_free(&self.envoy);
     gateway_pages_free(&self.pages);
     process_free(&self.process);
+    tls_server_free(self.tls);
     remove_folder(&self);
     if (self.held_port >= 0) {
         close(self.held_port);
@@ -335,7 +415,7 @@ enum status gateway_process_run(const struct gateway_settings *settings, struct 
 }
 
 int gateway_print_config(const struct gateway_settings *settings, struct arena *arena) {
-    struct envoy_sockets none = {NULL, NULL};
+    struct envoy_sockets none = {.admin = NULL};
     struct buf text;
     buf_init(&text, arena, 8192);
     envoy_config_print(settings, &settings->http_address, &none, &text);

@@ -7,6 +7,7 @@
 #include "core/os/cpus.h"
 #include "pick/discovery/file/pool_watch.h"
 #include "program/options/command.h"
+#include "program/process/listen_address.h"
 #include "telemetry/admin/listener.h"
 
 static const struct option rows[] = {
@@ -76,6 +77,10 @@ static enum status resolve_settings(struct gateway_settings *out, struct error *
         address_parse(str_of(out->metrics), &address, err) != ST_OK) {
         return error_prefix(err, "--metrics %s", out->metrics);
     }
+    if (listen_address_check_tls_files("http", out->http_tls_cert, out->http_tls_key,
+                                       out->http_tls_client_ca, err) != ST_OK) {
+        return err->status;
+    }
     struct cpus cpus;
     cpus_read(&cpus);
     out->workers = out->workers > 0 ? out->workers : cpus.usable;
@@ -92,6 +97,10 @@ int gateway_settings_read(int argc, char **argv, struct arena *arena,
     }
     return resolve_settings(out, &err) == ST_OK ? COMMAND_CONTINUE
                                                 : command_usage_error(&set, &err);
+}
+
+bool gateway_has_tls(const struct gateway_settings *settings) {
+    return settings->http_tls_cert && !address_is_unix(&settings->http_address);
 }
 
 enum status gateway_settings_check_pool(const struct gateway_settings *settings,

@@ -28,6 +28,9 @@ struct gateway_settings {
  * argv and in `arena`. */
 int gateway_settings_read(int argc, char **argv, struct arena *arena, struct gateway_settings *out);
 
+/* Is --http over TLS? A Unix socket is not. */
+bool gateway_has_tls(const struct gateway_settings *settings);
+
 /* Reads and checks the pool, as the picker will. Returns: ST_BAD_CONFIG, ST_IO. */
 enum status gateway_settings_check_pool(const struct gateway_settings *settings,
                                         struct error *err) SLUICE_MUST_USE;

@@ -87,7 +87,8 @@ enum status admin_listener_open(struct admin_listener *listener,
     }
     start_reload_timer(listener);
     char text[ADDRESS_TEXT_BYTES];
-    log_event(LOG_INFO, "listening", LOG_CSTR("metrics", address_print(&listener->address, text)));
+    log_event(options->is_internal ? LOG_DEBUG : LOG_INFO, "listening",
+              LOG_CSTR("metrics", address_print(&listener->address, text)));
     return ST_OK;
 }
 

