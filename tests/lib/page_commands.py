@@ -5,7 +5,7 @@ works in FOLDER, which looks like a clone: links to everything in the repository
 under test.
 
 - A block ```sh is run by bash, which ends at the first error. A block whose last command starts a server (`sluice
-  serve`, `sluice pick`, `envoy`) goes on in the background until the page ends, or until a server of the same
+  serve`, `sluice pick`, `envoy`, a stand-in for an engine) goes on in the background until the page ends, or until a server of the same
   address is started: the reader's other terminal.
 - A block ```text after it is what it prints; `…` stands for anything.
 - A block of another language after a line that ends in "`NAME`:" is that file; ```python without one is run.
@@ -26,7 +26,10 @@ import time
 
 PATIENCE = 120
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
-SERVER = re.compile(r"^(sluice (serve|pick)|envoy)\b(?!.*(--check|--explain|--help))")
+SERVER = re.compile(r"^(sluice (serve|pick|gateway)|envoy|vllm serve|llama-server)\b(?!.*(--check|--explain|--help))")
+
+
+ENGINES = ("vllm", "llama-server")  # tests/lib/engines has stand-ins for them, and for Slurm
 
 
 class Block:
@@ -63,6 +66,10 @@ def address_of(command):
     words = shlex.split(command, comments=True)
     if words[0] == "envoy":
         return "127.0.0.1", 8080
+    if words[0] in ENGINES:
+        return "127.0.0.1", int(words[words.index("--port") + 1])
+    if words[1] == "gateway":
+        return "127.0.0.1", int(words[words.index("--http") + 1].rpartition(":")[2]) if "--http" in words else 8080
     flag, default = ("--http", "127.0.0.1:8000") if words[1] == "serve" else ("--metrics", "127.0.0.1:9090")
     given = words[words.index(flag) + 1] if flag in words else default
     host, port = given.split("://")[-1].rsplit(":", 1)
@@ -75,10 +82,13 @@ def answers(address, scheme, command):
             with socket.create_connection(address, 5):
                 return True
         connection = http.client.HTTPConnection(*address, timeout=5)
-        connection.request("GET", "/v2/health/ready" if "serve" in command.split()[:2] else "/")
+        words = command.split()
+        is_engine = words[0] in ENGINES
+        has_health = is_engine or words[1] in ("serve", "gateway")
+        connection.request("GET", "/health" if is_engine else "/v2/health/ready" if has_health else "/")
         status = connection.getresponse().status
         connection.close()
-        return status < 300 or "serve" not in command.split()[:2]
+        return status < 300 or not has_health
     return False
 
 
@@ -158,7 +168,7 @@ def main():
         if name not in ("build", ".git"):
             os.symlink(os.path.join(root, name), name)
     os.symlink(build, "build")
-    programs = [build, os.path.join(root, ".deps", "venv", "bin")]
+    programs = [build, os.path.join(root, ".deps", "venv", "bin"), os.path.join(root, "tests", "lib", "engines")]
     os.environ["PATH"] = os.pathsep.join([*programs, os.environ["PATH"]])
     running = Page(page)
     try:
@@ -166,6 +176,9 @@ def main():
     finally:
         for address in list(running.servers):
             running.stop(address)
+        if os.path.exists("slurm.pid"):  # a job that the page has not ended
+            with contextlib.suppress(ProcessLookupError), open("slurm.pid", encoding="ascii") as file:
+                os.killpg(int(file.read()), signal.SIGTERM)
 
 
 if __name__ == "__main__":

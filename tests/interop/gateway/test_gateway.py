@@ -504,6 +504,20 @@ def wait_gone(pid):
         time.sleep(0.01)
 
 
+def wait_port_free(address):
+    """A killed process closes its sockets with the last of its threads."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + http1.PATIENCE
+    while True:
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                sock.bind((host, int(port)))
+                return
+        assert time.monotonic() < end, f"{address} is still in use"
+        time.sleep(0.01)
+
+
 # ---- what fails ----------------------------------------------------------------------------------
 
 def test_gateway_kills_envoy_with_itself(start, tmp_path):
@@ -513,6 +527,7 @@ def test_gateway_kills_envoy_with_itself(start, tmp_path):
     gateway.signal(signal.SIGKILL)
     gateway.process.wait()
     wait_gone(envoy)
+    wait_port_free(gateway.address)
     gateway.kill()
     os.unlink(gateway.ready_file)
     start.made = GatewayCommand(tmp_path, gateway.command[gateway.command.index("--endpoint"):], http=gateway.address)
