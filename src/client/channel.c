@@ -280,14 +280,21 @@ static bool continue_connecting(struct channel_conn *conn) {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
+/* Returns: where the next bytes are read to: the body of a large message, or the buffer. */
+static struct iovec read_place(struct channel_conn *conn) {
+    struct iovec place = {NULL, 0};
+    place.iov_base = grpc_client_session_read_buffer(&conn->session, &place.iov_len);
+    return place.iov_base ? place : (struct iovec){conn->channel->in, IN_BYTES};
+}
+
 /* Receives until the socket would block. Returns: false when the connection is closed. */
 static bool receive_some(struct channel_conn *conn) {
     struct client_channel *channel = conn->channel;
-    struct iovec piece = {channel->in, IN_BYTES};
     struct error err = {0};
     conn->is_ready = false;
     for (int round = 0; round < IO_ROUNDS; round++) {
         struct client_io_result in;
+        struct iovec piece = read_place(conn);
         if (client_connection_receive(&conn->io, &piece, 1, &in, &err) != ST_OK) {
             close_conn(conn, &err);
             return false;
@@ -298,11 +305,11 @@ static bool receive_some(struct channel_conn *conn) {
         }
         if (in.n_bytes > 0) {
             conn->last_io_ns = clock_now_ns();
-            grpc_client_session_receive(&conn->session, str_make(channel->in, in.n_bytes));
+            grpc_client_session_receive(&conn->session, str_make(piece.iov_base, in.n_bytes));
         }
         conn->wants_write |= in.wants_write;
         /* After a short read a socket is drained; a transport may have more. */
-        if (in.n_bytes == 0 || (in.n_bytes < IN_BYTES && !conn->io.transport.read)) {
+        if (in.n_bytes == 0 || (in.n_bytes < piece.iov_len && !conn->io.transport.read)) {
             return true;
         }
     }

@@ -214,7 +214,15 @@ static void count_received(struct body *body, size_t n_bytes) {
     }
 }
 
+static bool is_in_place(const struct body *body, struct str data) {
+    return body->in_place && data.ptr == body->data + body->len;
+}
+
 enum status body_add(struct body *body, struct str data, struct error *err) {
+    if (is_in_place(body, data)) {
+        assert(data.len <= body->n_reserved - body->len);
+        return body_advance(body, data.len, err);
+    }
     count_received(body, data.len);
     if (body->inflate) {
         return inflate_add(body, data, err);

@@ -62,8 +62,8 @@ enum status body_check_budget(const struct net_budget *budget, uint64_t n_bytes,
  * ST_OVERLOADED, ST_NO_MEMORY. Owns: body_fini, also after an error. */
 enum status body_init(struct body *body, const struct body_allocator *allocator,
                       const struct body_plan *plan, struct error *err) SLUICE_MUST_USE;
-/* Adds received bytes, at most `left`, copying or decompressing them. Returns: as body_init,
- * ST_BAD_ENCODING. */
+/* Adds received bytes, at most `left`, copying or decompressing them, unless they are where
+ * body_read_buffer said. Returns: as body_init, ST_BAD_ENCODING. */
 enum status body_add(struct body *body, struct str data, struct error *err) SLUICE_MUST_USE;
 /* Returns: where the next bytes may be read to, when in_place and bytes are left; at least one, and
  * never more than the body still needs. */

@@ -35,20 +35,65 @@ bool h2_closed_streams_has(const struct h2_closed_streams *ended, int32_t id) {
     return is_in_window(ended, id) && (ended->bits[slot_of(id) / 64] >> slot_of(id) % 64 & 1);
 }
 
+/* ---- the walk from frame to frame ------------------------------------------------------------ */
+
+static struct h2_frame frame_of(const unsigned char *head) {
+    return (struct h2_frame){
+        .n_bytes = (uint32_t)head[0] << 16 | (uint32_t)head[1] << 8 | head[2],
+        .stream_id = (head[5] & 0x7f) << 24 | head[6] << 16 | head[7] << 8 | head[8],
+        .type = head[3],
+        .flags = head[4],
+    };
+}
+
+/* Reads on in the next frame's head. Returns: whether that is complete, and the frame the current
+ * one. */
+static bool add_head(struct h2_walk *walk, struct str *data) {
+    const unsigned char *head = (const unsigned char *)data->ptr;
+    size_t n = H2_FRAME_HEAD_BYTES - walk->n_head;
+    n = n < data->len ? n : data->len;
+    if (n < H2_FRAME_HEAD_BYTES) {
+        memcpy(walk->head + walk->n_head, data->ptr, n);
+        head = walk->head;
+    }
+    *data = str_make(data->ptr + n, data->len - n);
+    walk->n_head = (unsigned char)((walk->n_head + n) % H2_FRAME_HEAD_BYTES);
+    if (walk->n_head > 0) {
+        return false;
+    }
+    walk->frame = frame_of(head);
+    walk->skip = walk->frame.n_bytes;
+    return true;
+}
+
+/* Leaves the current frame, which ends within the data. Returns: as add_head, of what follows. */
+static bool next_frame(struct h2_walk *walk, struct str *data) {
+    *data = str_make(data->ptr + walk->skip, data->len - walk->skip);
+    walk->skip = 0;
+    return add_head(walk, data);
+}
+
+void h2_walk_add(struct h2_walk *walk, struct str data) {
+    while (data.len > walk->skip) {
+        (void)next_frame(walk, &data);
+    }
+    walk->skip -= data.len;
+}
+
 /* ---- the scan -------------------------------------------------------------------------------- */
 
 /* Returns: false when the frame follows the peer's end of its stream. */
-static bool note_frame(struct h2_closed_streams *ended, const unsigned char *head) {
-    int32_t id = (head[5] & 0x7f) << 24 | head[6] << 16 | head[7] << 8 | head[8];
-    bool ends = head[3] == NGHTTP2_RST_STREAM;
-    if (head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_DATA) {
+static bool note_frame(struct h2_closed_streams *ended, const struct h2_frame *frame) {
+    int32_t id = frame->stream_id;
+    bool ends = frame->type == NGHTTP2_RST_STREAM;
+    if (frame->type == NGHTTP2_HEADERS || frame->type == NGHTTP2_DATA) {
         if (h2_closed_streams_has(ended, id)) {
             return false;
         }
-        if (head[3] == NGHTTP2_HEADERS && id % 2 == 1 && id > ended->newest) {
+        if (frame->type == NGHTTP2_HEADERS && id % 2 == 1 && id > ended->newest) {
             h2_closed_streams_begin(ended, id);
         }
-        ends = head[4] & NGHTTP2_FLAG_END_STREAM;
+        ends = frame->flags & NGHTTP2_FLAG_END_STREAM;
     }
     if (ends) {
         h2_closed_streams_add(ended, id);
@@ -56,56 +101,36 @@ static bool note_frame(struct h2_closed_streams *ended, const unsigned char *hea
     return true;
 }
 
-/* Returns: the next frame head, when it is complete. */
-static const unsigned char *next_head(struct h2_scan *scan, struct str *data) {
-    const unsigned char *head = (const unsigned char *)data->ptr;
-    size_t n = H2_FRAME_HEAD_BYTES - scan->n_head;
-    n = n < data->len ? n : data->len;
-    if (n < H2_FRAME_HEAD_BYTES) {
-        memcpy(scan->head + scan->n_head, data->ptr, n);
-        head = scan->head;
-    }
-    *data = str_make(data->ptr + n, data->len - n);
-    scan->n_head = (unsigned char)((scan->n_head + n) % H2_FRAME_HEAD_BYTES);
-    return scan->n_head == 0 ? head : NULL;
-}
-
-static size_t length_of(const unsigned char *head) {
-    return (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
-}
-
 size_t h2_scan_add(struct h2_scan *scan, struct str data) {
+    struct h2_walk *walk = &scan->walk;
     struct str rest = data;
-    while (rest.len > scan->skip) {
-        size_t n_before = data.len - rest.len + scan->skip;
-        rest = str_make(data.ptr + n_before, data.len - n_before);
-        scan->skip = 0;
-        const unsigned char *head = next_head(scan, &rest);
-        if (head) {
-            if (!note_frame(&scan->ended, head)) {
+    while (rest.len > walk->skip) {
+        size_t n_before = data.len - rest.len + walk->skip;
+        if (next_frame(walk, &rest)) {
+            const struct h2_frame *frame = &walk->frame;
+            if (!note_frame(&scan->ended, frame)) {
+                walk->skip = 0;
                 return n_before;
             }
-            scan->skip = length_of(head);
-            scan->in_fields = head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_CONTINUATION;
-            scan->ends_fields = head[4] & NGHTTP2_FLAG_END_HEADERS;
+            scan->in_fields = frame->type == NGHTTP2_HEADERS || frame->type == NGHTTP2_CONTINUATION;
+            scan->ends_fields = frame->flags & NGHTTP2_FLAG_END_HEADERS;
         }
     }
-    scan->skip -= rest.len;
+    walk->skip -= rest.len;
     return data.len;
 }
 
 size_t h2_scan_find_frame_end(const struct h2_scan *scan, struct str data, size_t n_least) {
-    struct h2_scan ahead = *scan;
+    struct h2_walk ahead = scan->walk;
     struct str rest = data;
-    size_t end = scan->skip;
+    size_t end = ahead.skip;
     while (end < n_least && end < data.len) {
-        rest = str_make(data.ptr + end, data.len - end);
-        const unsigned char *head = next_head(&ahead, &rest);
-        end = data.len - rest.len + (head ? length_of(head) : 0);
+        (void)next_frame(&ahead, &rest);
+        end = data.len - rest.len + ahead.skip;
     }
     return end < data.len ? end : data.len;
 }
 
 bool h2_scan_is_in_fields(const struct h2_scan *scan) {
-    return scan->in_fields && !(scan->ends_fields && scan->skip == 0);
+    return scan->in_fields && !(scan->ends_fields && scan->walk.skip == 0);
 }

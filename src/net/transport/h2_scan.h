@@ -1,7 +1,8 @@
-/* Scans the heads of all frames before nghttp2 gets them: which streams the peer has ended, frames
- * on such streams, and whether a header block is incomplete. It is needed because nghttp2, with
- * nghttp2_option_set_no_closed_streams, silently drops HEADERS and DATA on streams that it has
- * forgotten (RFC 9113, 5.1, "closed", demands an error).
+/* Scans the heads of all frames before nghttp2 gets them: which frame the next bytes belong to,
+ * which streams the peer has ended, frames on such streams, and whether a header block is
+ * incomplete. It is needed because nghttp2, with nghttp2_option_set_no_closed_streams, silently
+ * drops HEADERS and DATA on streams that it has forgotten (RFC 9113, 5.1, "closed", demands an
+ * error).
  *
  * Invariant: the state is a function of the peer's bytes alone. How they are split, what the server
  * sends and when it sends it do not change the state, because n_head and skip advance by the 9-byte
@@ -58,16 +59,34 @@ void h2_closed_streams_add(struct h2_closed_streams *ended, int32_t id);
  * stream. */
 bool h2_closed_streams_has(const struct h2_closed_streams *ended, int32_t id);
 
-/* ---- the scan -------------------------------------------------------------------------------- */
+/* ---- the walk from frame to frame ------------------------------------------------------------ */
 
 enum { H2_FRAME_HEAD_BYTES = 9 };
+
+/* The head of a frame (RFC 9113, 4.1). */
+struct h2_frame {
+    uint32_t n_bytes; /* of its payload */
+    int32_t stream_id;
+    uint8_t type, flags;
+};
+
+/* Zeroed memory is the initial state. */
+struct h2_walk {
+    struct h2_frame frame; /* the current one, or the last */
+    size_t skip;           /* bytes left of it */
+    unsigned char head[H2_FRAME_HEAD_BYTES];
+    unsigned char n_head; /* bytes of the next head, if that is incomplete */
+};
+
+/* Walks over the next bytes after the preface. */
+void h2_walk_add(struct h2_walk *walk, struct str data);
+
+/* ---- the scan -------------------------------------------------------------------------------- */
 
 /* Zeroed memory is the initial state. */
 struct h2_scan {
     struct h2_closed_streams ended;
-    size_t skip; /* bytes left of the current frame */
-    unsigned char head[H2_FRAME_HEAD_BYTES];
-    unsigned char n_head;
+    struct h2_walk walk;
     bool in_fields;   /* the current frame, or the last one, holds header fields */
     bool ends_fields; /* ... and it has END_HEADERS */
 };

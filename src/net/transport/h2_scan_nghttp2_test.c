@@ -303,7 +303,7 @@ static void check_place(const char *name, size_t before, size_t at, size_t n_eve
             n_head = at - end; /* the input ends within a head */
         }
     }
-    if (side_a.scan.n_head != n_head || side_a.scan.skip != skip) {
+    if (side_a.scan.walk.n_head != n_head || side_a.scan.walk.skip != skip) {
         fail_msg("%s, at %zu: the scan is at another place", name, at);
     }
 }
@@ -315,7 +315,7 @@ static int32_t incomplete_id(size_t at) {
     for (size_t i = 0; i < n_heads && heads[i].at + H2_FRAME_HEAD_BYTES <= at; i++) {
         id = heads[i].id;
     }
-    return side_a.scan.skip > 0 || h2_scan_is_in_fields(&side_a.scan) ? id : 0;
+    return side_a.scan.walk.skip > 0 || h2_scan_is_in_fields(&side_a.scan) ? id : 0;
 }
 
 static void check_streams(const char *name, size_t at) {
@@ -444,7 +444,7 @@ static void check_fields(const struct input *input) {
 static void check_probes(const struct input *input) {
     bool open = runs(input, 0, SIZE_MAX);
     int32_t newest = side_a.scan.ended.newest;
-    bool whole = side_a.scan.skip == 0 && side_a.scan.n_head == 0;
+    bool whole = side_a.scan.walk.skip == 0 && side_a.scan.walk.n_head == 0;
     for (int32_t id = 1; open && whole && id <= newest + 2; id += 2) {
         for (int how = 0; how < 3; how++) {
             struct input probed = *input;

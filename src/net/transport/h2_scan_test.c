@@ -126,8 +126,8 @@ static void check(const struct row *row, size_t piece) {
     if (good != row->good || h2_scan_is_in_fields(&scan) != row->in_fields) {
         fail_msg("%s, in pieces of %zu", row->what, piece);
     }
-    assert_int_equal(scan.skip, 0);
-    assert_int_equal(scan.n_head, 0);
+    assert_int_equal(scan.walk.skip, 0);
+    assert_int_equal(scan.walk.n_head, 0);
     /* A refused frame is the last one; pieces before its head was complete count as good. */
     assert_true(good ? at == n : at >= last && at < last + H2_FRAME_HEAD_BYTES);
     assert_true(good || piece < MOST_BYTES || at == last);
@@ -154,7 +154,7 @@ static void h2_scan_frame_end_at_every_split_is_found(void **state) {
     for (size_t at = 0; at < N; at++) {
         struct h2_scan scan = {0};
         assert_int_equal(h2_scan_add(&scan, str_make(bytes, at)), at);
-        const size_t skip = scan.skip;
+        const size_t skip = scan.walk.skip;
         for (size_t n_least = 1; n_least <= N; n_least++) {
             size_t least = at + n_least;
             size_t end = least <= FIRST ? FIRST : least <= SECOND ? SECOND : N;
@@ -164,7 +164,7 @@ static void h2_scan_frame_end_at_every_split_is_found(void **state) {
             assert_int_equal(h2_scan_find_frame_end(&scan, cut, n_least),
                              end - at < cut.len ? end - at : cut.len);
         }
-        assert_int_equal(scan.skip, skip);
+        assert_int_equal(scan.walk.skip, skip);
     }
 }
 

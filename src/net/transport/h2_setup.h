@@ -12,14 +12,17 @@
 nghttp2_option *h2_option_new(void);
 
 /* The memory of an HTTP/2 session of a server. nghttp2 keeps a buffer for a frame to send, 16 KiB
- * and a few bytes, of which the heads of answers touch the first page: bodies are not copied into
- * it. It is a mapping of its own, so its other pages are not there. On the heap they would be pages
- * that others have used before, and an idle connection would hold all of them.
+ * and a few bytes, or as much as the longest frame that was sent, of which the heads of answers
+ * touch the first page: bodies are not copied into it. It is a mapping of its own, so its other
+ * pages are not there. On the heap they would be pages that others have used before, and an idle
+ * connection would hold all of them.
  *
  * Zeroed memory is the initial state. Must outlive the session. */
 struct h2_memory {
-    void *mapped; /* NULL: nothing is */
-    size_t mapped_bytes;
+    struct h2_mapping {
+        void *block; /* NULL: none */
+        size_t n_bytes;
+    } mappings[2]; /* two while a longer buffer replaces one */
 };
 
 /* Returns: the functions for nghttp2_session_server_new3, which copies them. All is freed by

@@ -49,14 +49,14 @@ static void h2_memory_session_takes_a_page_of_its_frame_buffer(void **state) {
     (void)state;
     assert_int_equal(nghttp2_session_callbacks_new(&callbacks), 0);
     assert_int_equal(nghttp2_session_server_new3(&session, callbacks, NULL, NULL, &functions), 0);
-    assert_non_null(memory.mapped);
-    assert_int_equal(n_resident(memory.mapped, memory.mapped_bytes), 0);
+    assert_non_null(memory.mappings[0].block);
+    assert_int_equal(n_resident(memory.mappings[0].block, memory.mappings[0].n_bytes), 0);
     assert_int_equal(nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, NULL, 0), 0);
     assert_int_equal(nghttp2_session_mem_send(session, &sent), 9);
     assert_memory_equal(sent, "\0\0\0\4\0\0\0\0\0", 9);
-    assert_int_equal(n_resident(memory.mapped, memory.mapped_bytes), 1);
+    assert_int_equal(n_resident(memory.mappings[0].block, memory.mappings[0].n_bytes), 1);
     nghttp2_session_del(session);
-    assert_null(memory.mapped);
+    assert_null(memory.mappings[0].block);
     nghttp2_session_callbacks_del(callbacks);
 }
 
@@ -65,20 +65,24 @@ static void h2_memory_other_blocks_are_of_the_heap(void **state) {
     nghttp2_mem f = h2_memory_functions(&memory);
     (void)state;
     void *small = f.malloc(FRAME_BYTES - 1, &memory);
-    assert_null(memory.mapped);
+    assert_null(memory.mappings[0].block);
     void *first = f.realloc(NULL, FRAME_BYTES + 10, &memory);
-    assert_ptr_equal(first, memory.mapped);
-    void *second = f.malloc(FRAME_BYTES + 10, &memory);
-    assert_ptr_not_equal(second, memory.mapped);
-    second = f.realloc(second, 2 * FRAME_BYTES, &memory);
-    assert_ptr_equal(first, memory.mapped);
-    f.free(second, &memory);
+    assert_ptr_equal(first, memory.mappings[0].block);
+    void *longer = f.malloc(4 * FRAME_BYTES, &memory);
+    assert_ptr_equal(longer, memory.mappings[1].block);
+    void *third = f.malloc(FRAME_BYTES + 10, &memory);
+    third = f.realloc(third, 2 * FRAME_BYTES, &memory);
+    assert_ptr_equal(first, memory.mappings[0].block);
+    assert_ptr_equal(longer, memory.mappings[1].block);
+    f.free(third, &memory);
+    f.free(longer, &memory);
+    assert_null(memory.mappings[1].block);
     f.free(small, &memory);
     f.free(NULL, &memory);
-    assert_ptr_equal(first, memory.mapped);
+    assert_ptr_equal(first, memory.mappings[0].block);
     memset(first, 7, FRAME_BYTES + 10);
     unsigned char *moved = f.realloc(first, 2 * FRAME_BYTES, &memory);
-    assert_null(memory.mapped);
+    assert_null(memory.mappings[0].block);
     for (size_t i = 0; i < FRAME_BYTES + 10; i++) {
         assert_int_equal(moved[i], 7);
     }
@@ -94,14 +98,14 @@ static void h2_memory_failed_unmap_frees_the_pages(void **state) {
     nghttp2_mem f = h2_memory_functions(&memory);
     (void)state;
     void *block = f.malloc(FRAME_BYTES + 10, &memory);
-    size_t n_bytes = memory.mapped_bytes;
-    assert_ptr_equal(block, memory.mapped);
+    size_t n_bytes = memory.mappings[0].n_bytes;
+    assert_ptr_equal(block, memory.mappings[0].block);
     memset(block, 7, n_bytes);
     assert_in_range(n_resident(block, n_bytes), 2, MAX_PAGES);
     munmap_fails = true;
     f.free(block, &memory);
     munmap_fails = false;
-    assert_null(memory.mapped);
+    assert_null(memory.mappings[0].block);
     assert_int_equal(n_resident(block, n_bytes), 0);
     assert_int_equal(munmap(block, n_bytes), 0);
 }

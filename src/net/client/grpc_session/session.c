@@ -141,6 +141,17 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
     return 0;
 }
 
+/* How long a DATA frame may be, up to the windows. */
+static ssize_t on_frame_length(nghttp2_session *h2, uint8_t type, int32_t id, int32_t window,
+                               int32_t stream_window, uint32_t max_frame_bytes, void *user) {
+    const struct grpc_client_stream *stream = stream_of(h2, id);
+    (void)user, (void)type, (void)window, (void)stream_window;
+    size_t most =
+        max_frame_bytes < GRPC_LARGE_FRAME_BYTES ? max_frame_bytes : GRPC_LARGE_FRAME_BYTES;
+    return (ssize_t)(stream ? grpc_send_queue_frame_bytes(&stream->out, most)
+                            : GRPC_SMALL_FRAME_BYTES);
+}
+
 static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *head, size_t len,
                         nghttp2_data_source *source, void *user) {
     struct grpc_client_session *session = user;
@@ -164,6 +175,7 @@ static nghttp2_session_callbacks *grpc_client_frames_callbacks(void) {
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
+    nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, on_frame_length);
     nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
     return callbacks;
 }
@@ -440,6 +452,16 @@ static bool receive_first(struct grpc_client_session *session, struct str *data)
     return true;
 }
 
+char *grpc_client_session_read_buffer(struct grpc_client_session *session, size_t *n_bytes) {
+    const struct h2_walk *walk = &session->walk;
+    if (!grpc_read_place_is_possible(walk) || !session->h2 || is_failing(session)) {
+        return NULL;
+    }
+    struct grpc_client_stream *stream = stream_of(session->h2, walk->frame.stream_id);
+    bool receives = stream && !stream->closed && !stream->remote_ended;
+    return receives ? grpc_read_place_find(&session->read_place, walk, &stream->in, n_bytes) : NULL;
+}
+
 void grpc_client_session_receive(struct grpc_client_session *session, struct str data) {
     struct grpc_client_core *core = session->core;
     assert(!core->running);
@@ -448,6 +470,7 @@ void grpc_client_session_receive(struct grpc_client_session *session, struct str
     }
     core->running = true;
     core->now_ns = clock_now_ns();
+    h2_walk_add(&session->walk, data); /* a server has no preface: all of it is frames */
     if (receive_first(session, &data) && data.len > 0 && session->error.status == ST_OK) {
         receive_frames(session, data);
     }

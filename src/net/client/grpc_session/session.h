@@ -22,6 +22,7 @@
 #include "core/event/timer_heap.h"
 #include "net/client/grpc_session/call.h"
 #include "net/transport/grpc/fields.h"
+#include "net/transport/grpc/read_place.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"
 
@@ -103,6 +104,8 @@ struct grpc_client_session {
     size_t n_open;                          /* calls that nghttp2 has not closed */
     struct grpc_client_stream *head_stream; /* the call whose head or trailers are being received */
     size_t head_bytes;
+    struct h2_walk walk;
+    struct grpc_read_place read_place;
     struct grpc_write_batch write_batch;
     struct error error;        /* why the session failed; ST_OK: it has not */
     struct error goaway_error; /* reason from the server's GOAWAY; ST_OK: none or no error */
@@ -142,6 +145,9 @@ uint64_t grpc_client_core_next_timer_ns(const struct grpc_client_core *core);
 enum status grpc_client_session_open(struct grpc_client_core *core,
                                      struct grpc_client_session *session,
                                      struct error *err) SLUICE_MUST_USE;
+/* Returns: where the next bytes, which grpc_client_session_receive gets then, are to be read to, as
+ * they are a large message's; *n_bytes: at most so many. NULL: anywhere. */
+char *grpc_client_session_read_buffer(struct grpc_client_session *session, size_t *n_bytes);
 /* Processes all bytes received from the server. */
 void grpc_client_session_receive(struct grpc_client_session *session, struct str data);
 /* Returns: whether another call may start. */

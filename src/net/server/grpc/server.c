@@ -203,9 +203,17 @@ static bool open_session(struct grpc_conn *conn) {
     return true;
 }
 
-/* In steps, between which the connection's turn may end. A connection that comes while the server
- * drains is told so once it has had a call: a client that hears it before connects again at once,
- * for the same call, without end. */
+/* A connection that comes while the server drains is told so once it has had a call: a client that
+ * hears it before connects again at once, for the same call, without end. */
+static void receive(struct grpc_conn *conn, struct str data) {
+    grpc_session_receive(&conn->session, data);
+    if (server_worker_is_draining(conn->net.server_worker) &&
+        grpc_session_had_call(&conn->session)) {
+        grpc_session_drain(&conn->session);
+    }
+}
+
+/* In steps, between which the connection's turn may end. */
 static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     bool opened = open_session(conn);
@@ -213,11 +221,7 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     struct str step = str_make(data->ptr, n);
     *data = str_make(data->ptr + n, data->len - n);
     if (opened) {
-        grpc_session_receive(&conn->session, step);
-        if (server_worker_is_draining(net_conn->server_worker) &&
-            grpc_session_had_call(&conn->session)) {
-            grpc_session_drain(&conn->session);
-        }
+        receive(conn, step);
     }
     return true;
 }
@@ -229,14 +233,14 @@ static void on_refused(struct net_conn *net_conn, const struct error *err) {
     }
 }
 
-static char *read_buffer(struct net_conn *conn, size_t *n_bytes) {
-    (void)conn, (void)n_bytes;
-    return NULL;
+static char *read_buffer(struct net_conn *net_conn, size_t *n_bytes) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    return grpc_session_read_buffer(&conn->session, n_bytes);
 }
 
-static void on_read_buffer_filled(struct net_conn *conn, size_t n_bytes) {
-    (void)conn, (void)n_bytes;
-    assert(false); /* read_buffer returns NULL */
+static void on_read_buffer_filled(struct net_conn *net_conn, size_t n_bytes) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    receive(conn, str_make(conn->session.read_place.at, n_bytes));
 }
 
 /* HTTP/2 has no half-closed connections: no response could be read. */

@@ -329,6 +329,17 @@ static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int code
     return 0;
 }
 
+/* How long a DATA frame may be, up to the windows. */
+static ssize_t on_frame_length(nghttp2_session *h2, uint8_t type, int32_t id, int32_t window,
+                               int32_t stream_window, uint32_t max_frame_bytes, void *user) {
+    const struct grpc_stream *stream = stream_of(user, id);
+    (void)h2, (void)type, (void)window, (void)stream_window;
+    size_t most =
+        max_frame_bytes < GRPC_LARGE_FRAME_BYTES ? max_frame_bytes : GRPC_LARGE_FRAME_BYTES;
+    return (ssize_t)(stream ? grpc_send_queue_frame_bytes(&stream->out, most)
+                            : GRPC_SMALL_FRAME_BYTES);
+}
+
 static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *head, size_t len,
                         nghttp2_data_source *source, void *user) {
     struct grpc_session *session = user;
@@ -358,6 +369,7 @@ static nghttp2_session_callbacks *grpc_frames_callbacks(void) {
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
     nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_not_sent);
+    nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, on_frame_length);
     nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
     nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, on_unknown_frame);
     return callbacks;
@@ -834,6 +846,16 @@ size_t grpc_session_next_step(const struct grpc_session *session, struct str dat
                                                             : (size_t)session->message_bytes_left;
     }
     return n < most ? n : most;
+}
+
+char *grpc_session_read_buffer(struct grpc_session *session, size_t *n_bytes) {
+    const struct h2_walk *walk = &session->scan.walk;
+    if (!grpc_read_place_is_possible(walk) || session->terminating || !session->h2) {
+        return NULL;
+    }
+    struct grpc_stream *stream = stream_of(session, walk->frame.stream_id);
+    bool receives = stream && !stream->closed && !stream->remote_ended;
+    return receives ? grpc_read_place_find(&session->read_place, walk, &stream->in, n_bytes) : NULL;
 }
 
 void grpc_session_receive(struct grpc_session *session, struct str data) {

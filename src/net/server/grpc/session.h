@@ -32,6 +32,7 @@
 #include "net/server/grpc/server.h"
 #include "net/server/receive_rate.h"
 #include "net/transport/grpc/fields.h"
+#include "net/transport/grpc/read_place.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"
 #include "net/transport/h2_preface.h"
@@ -195,6 +196,7 @@ struct grpc_session {
     struct h2_bucket control, resets, heads;
     uint32_t window_credit; /* WINDOW_UPDATE frames that the peer may send for what it got */
     struct h2_scan scan;
+    struct grpc_read_place read_place;
     size_t n_table_bytes; /* of its client's HPACK table, by HPACK's count */
     uint64_t n_received;
     uint64_t n_sent; /* bytes of messages collected for the socket */
@@ -268,6 +270,9 @@ enum status grpc_session_open(struct grpc_session *session, struct error *err) S
  * grpc_session_receive may get so that it takes a small part of a millisecond: a few frames with
  * calls, or all of a message's bytes. */
 size_t grpc_session_next_step(const struct grpc_session *session, struct str data);
+/* Returns: where the next bytes, which grpc_session_receive gets then, are to be read to, as they
+ * are a large message's; *n_bytes: at most so many. NULL: anywhere. */
+char *grpc_session_read_buffer(struct grpc_session *session, size_t *n_bytes);
 /* Processes all bytes received from the peer. */
 void grpc_session_receive(struct grpc_session *session, struct str data);
 /* Sends the shutdown notice; running calls continue, and the session is done when there are none.

@@ -244,6 +244,7 @@ struct grpc_fixture {
     int64_t gauges[3]; /* before the test */
     bool no_reading;   /* the client does not read the server's output */
     size_t n_writes;   /* non-empty outputs */
+    size_t n_in_place; /* bytes that the server had read to their place */
     char refused[ERROR_TEXT_BYTES];
     char *raw; /* all bytes of the server, with `keep_raw` */
     size_t raw_len;
@@ -343,11 +344,16 @@ static inline size_t grpc_fixture_piece_size(struct grpc_fixture *fixture, size_
 static inline void grpc_fixture_feed(struct grpc_fixture *fixture, const void *data, size_t n) {
     const char *at = data;
     while (n > 0) {
-        size_t piece = grpc_fixture_piece_size(fixture, n);
-        /* A copy, so that the sanitizer finds a view that outlives it. */
-        char *copy = malloc(piece);
-        memcpy(copy, at, piece);
-        grpc_session_receive(&fixture->session, str_make(copy, piece));
+        size_t piece = grpc_fixture_piece_size(fixture, n), n_place;
+        char *place = grpc_session_read_buffer(&fixture->session, &n_place);
+        if (place && n_place < piece) {
+            piece = n_place;
+        }
+        /* Else a copy, so that the sanitizer finds a view that outlives it. */
+        char *copy = place ? NULL : malloc(piece);
+        memcpy(place ? place : copy, at, piece);
+        fixture->n_in_place += place && n_place > H2_FRAME_HEAD_BYTES ? piece : 0;
+        grpc_session_receive(&fixture->session, str_make(place ? place : copy, piece));
         free(copy);
         do {
             grpc_core_inflate_more(&fixture->core);

@@ -312,6 +312,13 @@ enum status grpc_receiver_resume(struct grpc_receiver *receiver, uint64_t max_in
     return st;
 }
 
+char *grpc_receiver_read_buffer(struct grpc_receiver *receiver, size_t *n_bytes) {
+    bool is_plain = receiver->state == GRPC_RECEIVING_BODY && receiver->coding == HTTP_IDENTITY &&
+                    !receiver->pending_input.data;
+    struct body *body = is_plain ? &receiver->message->body : NULL;
+    return body && body->in_place && body->left > 0 ? body_read_buffer(body, n_bytes) : NULL;
+}
+
 uint64_t grpc_receiver_n_left(const struct grpc_receiver *receiver) {
     bool known = receiver->state == GRPC_RECEIVING_BODY &&
                  receiver->message->body.length != UINT64_MAX; /* of an unframed message */

@@ -101,6 +101,10 @@ enum status grpc_receiver_buffer_copy(struct grpc_receiver *receiver, struct str
  * Returns: as grpc_receiver_add. */
 enum status grpc_receiver_resume(struct grpc_receiver *receiver, uint64_t max_inflated,
                                  size_t *n_used, struct error *err) SLUICE_MUST_USE;
+/* Returns: where the next bytes of the body may be read to, to be added then; *n_bytes: how many,
+ * at least one. NULL: they can't be, because the body is not begun, compressed or of unknown
+ * length. */
+char *grpc_receiver_read_buffer(struct grpc_receiver *receiver, size_t *n_bytes);
 /* Returns: the missing bytes of the current message, if known, else 0. */
 uint64_t grpc_receiver_n_left(const struct grpc_receiver *receiver);
 /* Returns: bytes of the budget reserved for what was received and not taken. */

@@ -243,21 +243,48 @@ void grpc_write_batch_complete(struct grpc_write_batch *batch,
 }
 
 enum {
-    /* The most that nghttp2 returns at once: a frame of 16 KiB, also its limit for DATA, and a few
-     * bytes to spare. */
-    FRAME_BYTES = 16384 + 32,
+    /* The most that nghttp2 returns at once: a frame of 16 KiB, and a few bytes to spare. */
+    FRAME_BYTES = GRPC_SMALL_FRAME_BYTES + 32,
     SMALL_BYTES = 1024, /* pieces up to this size are copied */
+    /* Of a DATA frame; one of up to GRPC_SMALL_FRAME_BYTES has no more. */
+    MAX_LARGE_PIECES = FRAME_BYTES / SMALL_BYTES,
     /* A DATA frame is its head, large pieces, and coalesced small ones between them. */
-    FRAME_PIECES = 2 * (FRAME_BYTES / SMALL_BYTES) + 2,
+    FRAME_PIECES = 2 * MAX_LARGE_PIECES + 2,
+    /* What is collected for one write is sent before a frame that comes later, of another stream
+     * say. */
+    MAX_DATA_BYTES = 1 << 20,
 };
 
 static_assert((int)FRAME_BYTES <= (int)GRPC_OUTPUT_BYTES &&
                   (int)FRAME_PIECES <= (int)GRPC_OUTPUT_PIECES,
               "whatever a frame is made of, it fits an empty output");
 
+/* The rest of a large piece, at the end of a frame, may be small. */
+size_t grpc_send_queue_frame_bytes(const struct grpc_send_queue *queue, size_t most) {
+    const struct grpc_queued_message *message = queue->first;
+    size_t piece = queue->piece, at = queue->at, n = 0, n_small = 0, n_large = 0;
+    if (most <= GRPC_SMALL_FRAME_BYTES || queue->n_bytes <= GRPC_SMALL_FRAME_BYTES) {
+        return most < GRPC_SMALL_FRAME_BYTES ? most : GRPC_SMALL_FRAME_BYTES;
+    }
+    while (message && n < most && n_large < MAX_LARGE_PIECES &&
+           n_small < GRPC_SMALL_FRAME_BYTES - 2 * SMALL_BYTES) {
+        size_t left = message->pieces[piece].n_bytes - at;
+        n += left;
+        n_large += left > SMALL_BYTES;
+        n_small += left > SMALL_BYTES ? 0 : left;
+        at = 0;
+        if (++piece == message->n_pieces) {
+            message = message->next;
+            piece = 0;
+        }
+    }
+    n = n < most ? n : most;
+    return n > GRPC_SMALL_FRAME_BYTES ? n : GRPC_SMALL_FRAME_BYTES;
+}
+
 static bool has_room(const struct grpc_output *output) {
     return output->n + FRAME_PIECES <= GRPC_OUTPUT_PIECES &&
-           output->used + FRAME_BYTES <= GRPC_OUTPUT_BYTES;
+           output->used + FRAME_BYTES <= GRPC_OUTPUT_BYTES && output->n_data < MAX_DATA_BYTES;
 }
 
 struct grpc_output *grpc_output_take(struct grpc_output **spare) {
@@ -292,7 +319,8 @@ bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_que
     if (!has_room(output)) {
         return false;
     }
-    assert(n_bytes == queue->n_reserved && n_bytes + H2_FRAME_HEAD_BYTES <= FRAME_BYTES);
+    assert(n_bytes == queue->n_reserved);
+    output->n_data += n_bytes;
     grpc_output_add_copy(output, head, H2_FRAME_HEAD_BYTES);
     while (n_bytes > 0) {
         const struct piece *whole = &queue->first->pieces[queue->piece];

@@ -70,6 +70,10 @@ bool grpc_compress_copy(const struct grpc_send_queue_options *options, struct ar
 bool grpc_send_queue_push(struct grpc_send_queue *queue,
                           const struct grpc_send_queue_options *options, const struct piece *pieces,
                           size_t n_pieces, void (*release)(void *user), void *user) SLUICE_MUST_USE;
+/* Returns: the length for the next DATA frame, from GRPC_SMALL_FRAME_BYTES to `most`, or that where
+ * `most` is less: large where the queue begins with few large pieces, so that a frame fits an empty
+ * output. nghttp2 cuts it down to the windows. */
+size_t grpc_send_queue_frame_bytes(const struct grpc_send_queue *queue, size_t most);
 /* Reserves up to `most` bytes for a frame. Returns: the number of bytes, which
  * grpc_output_add_data_frame then collects. */
 size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most);
@@ -87,19 +91,27 @@ void grpc_write_batch_complete(struct grpc_write_batch *batch,
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-enum { GRPC_OUTPUT_PIECES = 256, GRPC_OUTPUT_BYTES = 65536 };
+enum {
+    GRPC_OUTPUT_PIECES = 256,
+    GRPC_OUTPUT_BYTES = 65536,
+    /* RFC 9113, 6.5.2: every peer takes so much, and other streams are not kept waiting. */
+    GRPC_SMALL_FRAME_BYTES = 16384,
+    /* Of a large message, for peers that take it: some 30 microseconds on a fast network. */
+    GRPC_LARGE_FRAME_BYTES = 256 << 10,
+};
 
 struct grpc_output {
     struct piece pieces[GRPC_OUTPUT_PIECES];
     size_t n;
-    size_t used; /* bytes used of `bytes` */
+    size_t used;   /* bytes used of `bytes` */
+    size_t n_data; /* bytes of all DATA frames */
     size_t n_copied;
     char bytes[GRPC_OUTPUT_BYTES];
 };
 
 /* Empties the output. */
 static inline void grpc_output_clear(struct grpc_output *output) {
-    output->n = output->used = output->n_copied = 0;
+    output->n = output->used = output->n_data = output->n_copied = 0;
 }
 /* One spare output serves all connections whose socket takes everything at once. Returns: the spare
  * one, or a new one, not empty; NULL when out of memory. Owns: the caller, until
