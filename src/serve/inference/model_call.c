@@ -162,6 +162,20 @@ static void on_relieve(void *user, uint64_t wanted) {
     net_budget_relieve(own->budget, wanted);
 }
 
+/* Calls hold what backends need: none of it is given back early. */
+static void relieve_none(struct net_budget_user *user) {
+    (void)user;
+}
+
+/* Thread: any. */
+static void add_use(const struct net_budget_user *user, struct net_budget_use *use) {
+    const struct model_calls *self = CONTAINER_OF(user, struct model_calls, budget_user);
+    for (size_t i = 0; i < self->n_workers; i++) {
+        use->n_response_bytes +=
+            atomic_load_explicit(&self->workers[i].quota.n_bytes, memory_order_relaxed);
+    }
+}
+
 static void open_worker(void *arg) {
     struct model_calls_worker *own = arg;
     own->timer.on_expire = on_timer;
@@ -655,6 +669,9 @@ enum status model_calls_open(struct model_calls *self, const struct model_calls_
         return error_no_memory(err, "calls of models by models");
     }
     self->services = options->services;
+    self->budget = options->budget;
+    self->budget_user =
+        (struct net_budget_user){.protocol = "calls", .relieve = relieve_none, .add_use = add_use};
     self->workers = workers;
     self->n_workers = options->n_workers;
     for (size_t i = 0; i < options->n_workers; i++) {
@@ -667,6 +684,7 @@ enum status model_calls_open(struct model_calls *self, const struct model_calls_
             return error_no_memory(err, "calls of models by models");
         }
     }
+    net_budget_add_user(self->budget, &self->budget_user);
     pthread_mutex_lock(&self->lock);
     self->is_open = true;
     pthread_mutex_unlock(&self->lock);
@@ -698,15 +716,18 @@ void model_calls_stop(struct model_calls *self, struct worker *worker, void (*st
 }
 
 void model_calls_close(struct model_calls *self) {
+    if (!self->budget) {
+        return;
+    }
+    net_budget_remove_user(self->budget, &self->budget_user);
+    self->budget = NULL;
     for (size_t i = 0; i < self->n_workers; i++) {
         worker_call(self->workers[i].worker, close_worker, &self->workers[i]);
     }
-    free(self->workers);
-    self->workers = NULL;
-    self->n_workers = 0;
 }
 
 void model_calls_fini(struct model_calls *self) {
-    assert(!self->workers && self->n_live == 0);
+    assert(!self->budget && self->n_live == 0);
+    free(self->workers); /* until then a page may be printed */
     pthread_mutex_destroy(&self->lock);
 }

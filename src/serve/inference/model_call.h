@@ -24,6 +24,8 @@ struct model_calls_worker;
 struct model_calls {
     sluice_calls table; /* for backends */
     struct inner_services services;
+    struct net_budget *budget; /* NULL: they are not open */
+    struct net_budget_user budget_user;
     struct model_calls_worker *workers;
     size_t n_workers;
     _Atomic size_t next; /* of the worker for what has no parent */

@@ -284,6 +284,12 @@ static void calls_of_decoupled_models_say_that_they_take_many(void **state) {
     close_server();
 }
 
+static uint64_t used_bytes(void) {
+    struct net_budget_use use = {0};
+    assert_true(net_budget_add_use(&test.budget, "calls", &use));
+    return use.n_response_bytes;
+}
+
 /* The inputs are used until the response is released. */
 static void calls_end_with_their_last_response(void **state) {
     (void)state;
@@ -293,9 +299,11 @@ static void calls_end_with_their_last_response(void **state) {
     await_flag(&got->responded);
     assert_false(atomic_load(&got->ended));
     assert_true(atomic_load(&test.budget.n_bytes) > 0);
+    assert_true(used_bytes() >= sizeof(got->x));
     assert_int_equal(model_calls_count(&test.calls), 1);
     test.calls.table.release(got->kept);
     await_flag(&got->ended);
+    assert_int_equal(used_bytes(), 0);
     close_server();
 }
 

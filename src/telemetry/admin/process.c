@@ -69,7 +69,7 @@ static void print_waiting(struct metric_text *text, const char *protocol, const 
 }
 
 static void print_client_memory(struct net_budget *budget, struct metric_text *text) {
-    struct net_budget_use uses[N_PROTOCOLS] = {0};
+    struct net_budget_use uses[N_PROTOCOLS] = {0}, of_calls = {0};
     bool found[N_PROTOCOLS];
     print_u64(text, METRIC_FAMILY_CLIENT_MEMORY_LIMIT, budget->memory);
     metric_family_begin(text, METRIC_FAMILY_CLIENT_MEMORY);
@@ -96,6 +96,9 @@ static void print_client_memory(struct net_budget *budget, struct metric_text *t
     if (found[NET_BODY_MIP]) {
         print_kind(text, "pictures", "mip",
                    atomic_load_explicit(&budget->n_picture_bytes, memory_order_relaxed));
+    }
+    if (net_budget_add_use(budget, "calls", &of_calls)) {
+        print_kind(text, "calls", NULL, of_calls.n_response_bytes);
     }
     print_kind(text, "requests", NULL,
                atomic_load_explicit(&budget->n_arena_bytes, memory_order_relaxed));
