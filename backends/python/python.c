@@ -44,7 +44,8 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
     if (args->from_request) {
         return error_set(error, SLUICE_INVALID_ARGUMENT,
                          "models in Python are not loaded with a configuration or files of a "
-                         "request, which could be any program: put them into the repository");
+                         "request, which could be any program: put them into the repository, or "
+                         "allow them (--programs-from-requests)");
     }
     struct sluice_model *opened = calloc(1, sizeof(*opened));
     if (!opened) {

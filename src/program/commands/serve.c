@@ -82,6 +82,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .model_load_retry_count = settings->model_load_retry_count,
         .op_library_dirs = settings->op_library_dirs.items,
         .n_op_library_dirs = settings->op_library_dirs.n,
+        .programs_from_requests = settings->programs_from_requests,
         .gpu_models_on_cpu = settings->gpu_models_on_cpu,
         .host_policies = &settings->policies,
         .default_max_batch_size = settings->default_max_batch_size,

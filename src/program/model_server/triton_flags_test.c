@@ -236,6 +236,7 @@ static const struct {
     {"--op-library-dir=/a --op-library-dir /b", HAS, "--op-library-dir=/a"},
     {"--python /opt/venv", HAS, "--python=/opt/venv"},
     {"--gpu-models-on-cpu=TRUE", HAS, "--gpu-models-on-cpu=true"},
+    {"--programs-from-requests=true", HAS, "--programs-from-requests=true"},
 };
 enum { N_CASES = sizeof(CASES) / sizeof(CASES[0]) };
 

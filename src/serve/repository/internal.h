@@ -177,6 +177,7 @@ struct repository {
     bool strict_readiness;
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;
+    bool programs_from_requests;
     enum status (*print_config)(struct arena *arena, const struct model_config *config,
                                 struct str *out, struct error *err);
     const struct sluice_calls *calls;

@@ -74,7 +74,7 @@ static enum status load_version(struct repository *repository, struct model *mod
         .is_complete = repository->config_rules.must_be_complete,
         .print_config = repository->print_config,
         .calls = repository->calls,
-        .from_request = model->override_config.ptr != NULL,
+        .from_request = model->override_config.ptr != NULL && !repository->programs_from_requests,
         .usable_cpus = repository->cpus.usable,
         .host_policies = repository->host_policies,
         .avoid_spinning = repository->cpus.quota_below_affinity,

@@ -56,6 +56,7 @@ static void repository_init(struct repository *repository, struct arena *arena,
     repository->on_version_opened = options->on_version_opened;
     repository->on_version_opened_user = options->on_version_opened_user;
     repository->print_config = options->print_config;
+    repository->programs_from_requests = options->programs_from_requests;
     repository->calls = options->calls;
     repository->on_scanned = options->on_scanned;
     repository->on_scanned_user = options->on_scanned_user;

@@ -77,7 +77,8 @@ struct repository_options {
     /* Directories whose libraries models may name besides their own: op_library.c:find_library. */
     const char *const *op_library_dirs;
     size_t n_op_library_dirs;
-    bool gpu_models_on_cpu; /* serve/config/read.c:take_gpu */
+    bool programs_from_requests; /* sluice_model_args.from_request is not set */
+    bool gpu_models_on_cpu;      /* serve/config/read.c:take_gpu */
     /* serve/scheduler/placement.c; outlive the repository; NULL: none */
     const struct host_policies *host_policies;
     /* For models without a configured max_batch_size: serve/config/resolve_config.c. */
