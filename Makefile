@@ -23,7 +23,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan examples demo demo-pick soak delays storm clang valgrind asan \
-	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-triton-qa test-python-backend test-llm-d test-setup packages packages-test image-test install clean help build-tests build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-triton-qa test-python-backend test-pythons test-llm-d test-setup packages packages-test image-test install clean help build-tests build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
@@ -206,6 +206,9 @@ test-triton-qa: all ## rare: Triton's own tests and example clients, of checkout
 
 test-python-backend: all ## rare: the examples of Triton's python_backend repository: TRITON_PYTHON_BACKEND names a checkout
 	@tools/test-triton-qa $(BUILD) --examples "$(TRITON_PYTHON_BACKEND)"
+
+test-pythons: build-tests ## rare: tests of models in Python by other interpreters: 3.9 to 3.14, and aarch64 under qemu-user
+	@tools/test-pythons $(BUILD)
 
 test-triton: build-tests ## rare: the examples of the client library, and bench/peers, against a real Triton (x86-64)
 	@tools/test-triton $(BUILD)

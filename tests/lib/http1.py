@@ -1,6 +1,7 @@
 """An HTTP/1.1 client that shows everything: it sends the bytes it is given and reads answers
 strictly. It refuses to help: nothing is retried, decoded or followed, and an answer whose framing is
 not exactly right is an error, because a real client may be less forgiving than http.client."""
+import os
 import re
 import socket
 import struct
@@ -9,7 +10,7 @@ import zlib
 
 # Generous, because it bounds a failure and never measures anything: a server under a sanitizer on
 # a busy machine is slow.
-PATIENCE = 60.0
+PATIENCE = float(os.environ.get("SLUICE_TEST_PATIENCE_S", "60"))
 
 STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9]) ([\x20-\x7e]*)")
 FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?[ \t]*")

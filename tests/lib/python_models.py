@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from lib import http1, server
 
 SOURCES = os.path.join(server.ROOT, "tests", "models", "python")
-FLAGS = ("--python", sys.executable)  # which has numpy
+FLAGS = ("--python", os.environ.get("SLUICE_TEST_PYTHON", sys.executable))  # which has numpy; the former: tools/test-pythons
 
 
 def tensor(kind, name, datatype, dims):

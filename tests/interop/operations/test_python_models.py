@@ -6,6 +6,7 @@ import queue
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import textwrap
 import urllib.request
@@ -101,7 +102,8 @@ def test_initialize_gets_the_configuration(running, tmp_path):
     assert told["model_version"] == "1" and told["model_name"] == "does"
     assert told["model_repository"] == str(tmp_path / "models" / "does")
     assert told["directory"] == str(tmp_path / "models" / "does" / "1")
-    assert os.path.realpath(told["executable"]) == os.path.realpath(sys.executable)
+    executable = subprocess.check_output([FLAGS[1], "-c", "import sys; print(sys.executable)"], text=True).strip()
+    assert os.path.realpath(told["executable"]) == os.path.realpath(executable)
 
 
 WRONG = {
@@ -414,6 +416,33 @@ def test_requests_may_not_bring_programs(running):
             client.client.load_model("does" if not files else "new", config=json.dumps(config), files=files or None)
         assert "are not loaded with a configuration or files of a request" in caught.value.message()
     assert client.ask("does", "fine") == "fine"
+
+
+def test_requests_bring_programs_where_that_is_allowed(running):
+    server = running("--model-control-mode", "explicit", "--programs-from-requests", "true", does=("does", DOES))
+    client = Client(server)
+    config = {"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
+              "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}]}
+    program = """
+import triton_python_backend_utils as pb_utils
+import helper
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", helper.twice(request.inputs()[0].as_numpy()))])
+                for request in requests]
+"""
+    files = {"file:1/model.py": program.encode(), "file:1/helper.py": b"def twice(x):\n    return 2 * x\n"}
+    client.client.load_model("new", config=json.dumps(config), files=files)
+    assert client.infer("new", {"IN": numpy.array([1, 2], numpy.float32)}).as_numpy("OUT").tolist() == [2, 4]
+    (worker,) = python_models.workers(server.pid, "new")
+    client.client.unload_model("new")
+    python_models.wait_gone(worker)
+    files["file:1/helper.py"] = b"this is no program"
+    server.expect_error("model failed to load")
+    with pytest.raises(InferenceServerException) as caught:
+        client.client.load_model("new", config=json.dumps(config), files=files)
+    assert "SyntaxError" in caught.value.message()
 
 
 def test_a_directory_with_programs_has_no_models_of_them(start_server, tmp_path):
