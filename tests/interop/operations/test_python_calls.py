@@ -432,11 +432,11 @@ def test_worker_that_is_called_is_killed(running):
 
 def test_worker_that_calls_is_killed(running):
     """Its calls are cancelled, and others are served."""
-    server = running(caller=("caller", CALLER), stream=("stream", None), two=("echo", TWO))
+    server = running(caller=("caller", CALLER), stream=("stream", None), two=("echo", TWO), does=("does", DOES))
     server.expect_error("was ended by signal 9")
     client = Client(server)
     with pytest.raises(InferenceServerException, match="signal 9"):
-        client.ask("die_while", seconds=0.5, model="caller", inputs=word("pid:"))
+        client.ask("die_while", seconds=0.5, model="does", inputs=word("sleep:3"))
     server.wait_for(lambda: client.client.is_model_ready("caller"), "the restart")
     with pytest.raises(InferenceServerException, match="signal 9"):
         client.ask("die_after", model="stream", inputs=stream(2, "cancel"))
