@@ -196,15 +196,6 @@ SIMD_WIDE static const char *copy_plain_wide(const char *at, const char *end, ch
 }
 #endif
 
-static copy_plain_fn *choose_copy(void) {
-#ifdef SIMD_WIDE
-    if (simd_has_wide()) {
-        return copy_plain_wide;
-    }
-#endif
-    return copy_plain;
-}
-
 /* The character of four hexadecimal digits. Returns: UINT32_MAX: half of a surrogate pair, or no
  * digits. */
 static uint32_t read_code(const char *digits) {
@@ -239,9 +230,10 @@ static inline size_t decode_escape(const char *at, size_t n_bytes, char *out, si
     return LONG;
 }
 
-const char *json_string_decode_run(const char *at, const char *end, char *out, size_t *n_out) {
+/* With one of the functions to copy, which is then a part of it. */
+static inline __attribute__((always_inline)) const char *
+decode_run_with(copy_plain_fn *copy, const char *at, const char *end, char *out, size_t *n_out) {
     char *begin = out;
-    copy_plain_fn *copy = choose_copy();
     for (;;) {
         const char *special = copy(at, end, out);
         out += special - at;
@@ -258,4 +250,20 @@ const char *json_string_decode_run(const char *at, const char *end, char *out, s
     }
     *n_out = (size_t)(out - begin);
     return at;
+}
+
+#ifdef SIMD_WIDE
+SIMD_WIDE static const char *decode_run_wide(const char *at, const char *end, char *out,
+                                             size_t *n_out) {
+    return decode_run_with(copy_plain_wide, at, end, out, n_out);
+}
+#endif
+
+const char *json_string_decode_run(const char *at, const char *end, char *out, size_t *n_out) {
+#ifdef SIMD_WIDE
+    if (simd_has_wide()) {
+        return decode_run_wide(at, end, out, n_out);
+    }
+#endif
+    return decode_run_with(copy_plain, at, end, out, n_out);
 }
