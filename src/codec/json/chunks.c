@@ -231,8 +231,10 @@ static inline size_t decode_escape(const char *at, size_t n_bytes, char *out, si
 }
 
 /* With one of the functions to copy, which is then a part of it. */
-static inline __attribute__((always_inline)) const char *
-decode_run_with(copy_plain_fn *copy, const char *at, const char *end, char *out, size_t *n_out) {
+static inline __attribute__((always_inline)) const char *decode_run_with(copy_plain_fn *copy,
+                                                                         const char *at,
+                                                                         const char *end, char *out,
+                                                                         size_t *n_out) {
     char *begin = out;
     for (;;) {
         const char *special = copy(at, end, out);

@@ -56,7 +56,7 @@ static uint64_t turn_limit_ns(size_t n_turns) {
     return limit_ns > LOOP_TURN_MIN_NS ? limit_ns : LOOP_TURN_MIN_NS;
 }
 
-bool loop_iteration_turn_is_over(struct loop_iteration *iteration) {
+bool loop_iteration_turn_is_over(struct loop_iteration *iteration, uint64_t most_ns) {
     if (loop_share_check(&iteration->events, LOOP_EVENTS_NS)) {
         return true;
     }
@@ -64,8 +64,9 @@ bool loop_iteration_turn_is_over(struct loop_iteration *iteration) {
     if (iteration->turn_began_ns == 0) {
         iteration->turn_began_ns = now_ns;
     }
+    uint64_t limit_ns = turn_limit_ns(loop_iteration_n_turns(iteration));
     return clock_between_ns(iteration->turn_began_ns, now_ns) >=
-           turn_limit_ns(loop_iteration_n_turns(iteration));
+           (limit_ns < most_ns ? limit_ns : most_ns);
 }
 
 /* One writer needs no read-modify-write. */

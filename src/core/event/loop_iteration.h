@@ -151,8 +151,8 @@ static inline bool loop_iteration_is_over(struct loop_iteration *iteration) {
     return is_over;
 }
 /* For an event of a connection that is handled in pieces, in a turn or before: whether the next
- * piece must wait for a turn. */
-bool loop_iteration_turn_is_over(struct loop_iteration *iteration);
+ * piece must wait for a turn, which lasts `most_ns` at most even if no other one waits. */
+bool loop_iteration_turn_is_over(struct loop_iteration *iteration, uint64_t most_ns);
 /* Waits for a turn, after those that wait; no effect when it waits already. */
 void loop_iteration_wait(struct loop_iteration *iteration, struct loop_turn *turn);
 /* Ends the wait, if it waits. */

@@ -67,7 +67,7 @@ static struct str consume_input(struct net_conn *conn, struct str data) {
         }
         if (data.len > 0 &&
             (++n_steps % CONSUME_STEPS == 0 || loop_iteration_n_turns(iteration) > 0) &&
-            loop_iteration_turn_is_over(iteration)) {
+            loop_iteration_turn_is_over(iteration, LOOP_EVENTS_NS)) {
             server_worker_schedule_resume(server_worker, conn);
             break;
         }

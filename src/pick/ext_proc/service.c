@@ -31,6 +31,8 @@ enum {
     SMALL_BYTES = 32768, /* a stream that holds more may not use the memory kept for others */
 };
 
+/* The longest that one body is scanned before others are read. */
+static const uint64_t BODY_TURN_NS = 200000;
 /* The interval of pool_tick for pools that requests wait for. */
 static const uint64_t TICK_NS = 100000000;
 /* Where running requests are ended for those that wait: as long as it takes for the effect to
@@ -217,7 +219,7 @@ static bool has_unsent_space(const struct stream *stream, uint64_t unsent) {
 static void go_on(struct stream *stream) {
     struct loop_iteration *iteration = worker_loop_iteration(stream->call->worker);
     while (pick_session_has_more(stream->shared.session)) {
-        if (loop_iteration_turn_is_over(iteration)) {
+        if (loop_iteration_turn_is_over(iteration, BODY_TURN_NS)) {
             loop_iteration_wait(iteration, &stream->turn);
             return;
         }
