@@ -28,6 +28,9 @@ def every_scorer():
 PROMPTS_COMPARED = """profile:
   plugins: [{type: prefix-cache-scorer}, {type: active-request-scorer}]
 """
+TOKENS_COUNTED = """profile:
+  plugins: [{type: prefix-cache-scorer}, {type: active-request-scorer}, {type: token-load-scorer}]
+"""
 
 
 def pool(n_endpoints):
@@ -93,6 +96,20 @@ def against_nghttpd(table, floor_port):
             table.add(f"constant answer, {n} streams / nghttpd", 0.6, ours, floors)
 
 
+def p99_beside_prompts(table, server, floor_server, body, streams):
+    """A pick at a time on a connection of its own, while the same server gets long prompts on another. The two
+    generators share a CPU, which the constant answer waits for as well."""
+    def p99(of):
+        command = lib.generator(lib.BUILD / "bench" / "pick_load", f"127.0.0.1:{of[0]}", "duplex", body, streams,
+                                lib.SECONDS + 1)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as prompts:
+            figures = load(of[0], "headers", 0, 1)["p99_us"]
+            prompts.terminate()
+        return figures
+    ours, floors = lib.paired(lambda: p99(server), lambda: p99(floor_server))
+    table.add(f"p99 of a pick beside {streams} prompts of {body} bytes", "-", floors, ours, "us: constant, sluice")
+
+
 def rows(table, _folder):
     with floor() as floor_server:
         against_nghttpd(table, floor_server[0])
@@ -107,9 +124,14 @@ def rows(table, _folder):
                 against_floor(table, server, floor_server, f"{n_endpoints} endpoints, every scorer, 32 streams",
                               goal, "headers", 0, 32)
         with picker(3, PROMPTS_COMPARED) as server:
-            for body in (8000, 220000, 1000000):
-                against_floor(table, server, floor_server, f"prompt of {body} bytes compared, 32 streams", 0.8,
-                              "duplex", body, 32)
+            for body, streams in ((8000, 32), (220000, 1), (220000, 32), (220000, 150), (1000000, 1), (1000000, 32),
+                                  (1000000, 150)):
+                against_floor(table, server, floor_server, f"prompt of {body} bytes compared, {streams} streams",
+                              0.8, "duplex", body, streams)
+            p99_beside_prompts(table, server, floor_server, 220000, 150)
+        with picker(3, TOKENS_COUNTED) as server:
+            against_floor(table, server, floor_server, "prompt of 220000 bytes, tokens counted, 32 streams", 0.8,
+                          "duplex", 220000, 32)
         with picker(3) as server:
             for mode, body in (("duplex", 200), ("duplex", 8000), ("duplex", 220000),
                                ("duplex", 1000000), ("buffered", 200), ("buffered", 220000)):
