@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from lib import h2, pick_client
+from lib import h2, metrics, pick_client
 from lib.pick_client import body, headers
 
 MB = 1 << 20
@@ -128,3 +128,56 @@ def test_large_bodies_are_dropped_with_their_streams(picker, connection):
         said.next()
         assert pick_client.endpoint_of(said.next()) == A
         said.reset()
+
+
+# ---- what a pick waits for -----------------------------------------------------------------------
+
+KB = 1 << 10
+# The plugins of a profile: the bytes of a prompt that a pick waits for (docs/picker/profiles.md, "What a pick
+# waits for"); 0: only the model's name, None: all of it.
+WAITS = {
+    "{type: active-request-scorer}": 0,
+    "{type: lora-affinity-scorer}": 0,
+    "{type: token-load-scorer}": 16 * KB,
+    "{type: context-length-aware}": 16 * KB,
+    "{type: prefix-cache-scorer}": 512 * KB,
+    "{type: no-hit-lru-scorer}": 512 * KB,
+    "{type: prefix-cache-affinity-filter}": 512 * KB,
+    "{type: prefix-cache-scorer, parameters: {maxPrefixBlocksToMatch: 1024}}": 256 * KB,
+    "{type: prefix-cache-scorer, parameters: {maxPrefixBlocksToMatch: 1024}}, {type: token-load-scorer}": 256 * KB,
+    "{type: mm-embeddings-cache-scorer}": None,
+}
+PROMPT = 2 * MB
+
+
+@pytest.mark.parametrize("plugins", WAITS)
+def test_pieces_leave_when_nothing_more_is_needed(start_picker, plugins):
+    """Pieces of the body are held until as much is known as the profile needs, and no longer."""
+    picker = start_picker(f"""
+endpoints: [{A}]
+models: [digits]
+profile:
+  plugins: [{plugins}]
+""")
+    text = b'{"model":"digits","prompt":"' + b"The quick brown fox " * (PROMPT // 20) + b'"}'
+    waits = len(text) if WAITS[plugins] is None else WAITS[plugins]
+    piece = max(waits // 8, 4 * KB)
+    pieces = [text[at:at + piece] for at in range(0, len(text), piece)]
+    n_held = waits // piece  # the one after them has what is still needed: the text begins later than the body
+    with pick_client.Proxy(picker.grpc_addresses[0]) as proxy:
+        stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"),
+                              *map(body, pieces[:n_held]))
+        metrics.wait_until(picker.metrics_address, lambda now: now["sluice_pick_held_bytes"] == n_held * piece,
+                           "the pieces, held")
+        stream.send(body(pieces[n_held], end=n_held + 1 == len(pieces)))
+        assert pick_client.endpoint_of(stream.next()) == A
+        returned = b""
+        for at in range(n_held + 1, len(pieces)):  # each returns before the next is sent
+            while len(returned) < at * piece:
+                returned += stream.next().request_body.response.body_mutation.streamed_response.body
+            stream.send(body(pieces[at], end=at + 1 == len(pieces)))
+        while len(returned) < len(text):
+            returned += stream.next().request_body.response.body_mutation.streamed_response.body
+        assert returned == text
+        stream.reset()
+    picker.wait_at_rest()
