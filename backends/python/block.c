@@ -117,6 +117,7 @@ static void unlink_block(struct block_pool *pool, struct block *block) {
 /* A block becomes idle: it is kept, or freed where there are enough. */
 static void make_idle(struct block_pool *pool, struct block *block) {
     block->state = BLOCK_IDLE;
+    block->n_idle_s = 0;
     int keep = pool->n_idle < KEPT_BLOCKS &&
                (pool->n_idle == 0 || pool->idle_bytes + block->n_bytes <= KEPT_BYTES);
     /* The numbers of the dropped ones have to reach the worker. */
@@ -132,6 +133,17 @@ static void make_idle(struct block_pool *pool, struct block *block) {
     }
     unlink_block(pool, block);
     block_free(block);
+}
+
+void pool_trim(struct block_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    for (struct block *block = pool->blocks; block; block = block->next) {
+        if (block->state == BLOCK_IDLE && block->n_idle_s <= BLOCK_TRIM_S &&
+            ++block->n_idle_s > BLOCK_TRIM_S) {
+            (void)madvise(block->bytes, block->n_bytes, MADV_REMOVE);
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static struct block *find(const struct block_pool *pool, uint32_t number, enum block_state state) {

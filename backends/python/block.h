@@ -20,6 +20,7 @@ enum block_state { BLOCK_IDLE, BLOCK_INPUT, BLOCK_GRANTED, BLOCK_OUTPUT };
 enum {
     BLOCK_MAX_GRANTED = 64, /* that a worker may have and not use */
     BLOCK_MAX = 1024,       /* of one worker */
+    BLOCK_TRIM_S = 10,
 };
 
 struct block {
@@ -30,7 +31,8 @@ struct block {
     int fd; /* until the worker knows the block; -1: it does */
     size_t n_bytes;
     unsigned char *bytes;
-    size_t n_refs; /* BLOCK_OUTPUT: responses that refer to it */
+    unsigned n_idle_s; /* BLOCK_IDLE: since so many calls of pool_trim */
+    size_t n_refs;     /* BLOCK_OUTPUT: responses that refer to it */
 };
 
 /* The blocks of one worker process. It lives until pool_unref of its owner and until the last
@@ -55,6 +57,10 @@ struct block *pool_accept(struct block_pool *pool, uint32_t number);
 void block_ref(struct block *block);
 /* Drops a reference on an output. Does not block. Thread: any. */
 void block_release(struct block *block);
+
+/* Called once a second: blocks that have been idle for BLOCK_TRIM_S lose their memory, and get it
+ * again when they are written. Thread: any. */
+void pool_trim(struct block_pool *pool);
 
 /* Adds to a message the blocks that the worker does not know yet, and those that it need not know
  * any more. Returns: the number of descriptors in `fds`, which the caller sends with the message

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -50,6 +51,34 @@ static void block_goes_through_its_states(void **state) {
     pool_unref(pool);
 }
 
+static size_t memory_of(const struct block *block) {
+    struct stat info;
+    assert_int_equal(fstat(block->fd, &info), 0);
+    return (size_t)info.st_blocks * 512;
+}
+
+static void block_that_is_idle_loses_its_memory(void **state) {
+    (void)state;
+    struct block_pool *pool = pool_new();
+    struct block *used = pool_take(pool, 1 << 20, BLOCK_INPUT, &reason);
+    struct block *block = pool_take(pool, 1 << 20, BLOCK_INPUT, &reason);
+    memset(used->bytes, 7, used->n_bytes);
+    memset(block->bytes, 7, block->n_bytes);
+    assert_true(pool_give_back(pool, block->number, BLOCK_INPUT));
+    for (unsigned i = 0; i < BLOCK_TRIM_S; i++) {
+        pool_trim(pool);
+    }
+    assert_int_equal(memory_of(block), block->n_bytes);
+    pool_trim(pool);
+    assert_int_equal(memory_of(block), 0);
+    assert_int_equal(memory_of(used), used->n_bytes);
+    assert_ptr_equal(pool_take(pool, 1 << 20, BLOCK_INPUT, &reason), block);
+    memset(block->bytes, 8, block->n_bytes);
+    pool_trim(pool);
+    assert_int_equal(memory_of(block), block->n_bytes);
+    pool_unref(pool);
+}
+
 static void block_outlives_the_pools_owner(void **state) {
     (void)state;
     struct block_pool *pool = pool_new();
@@ -76,6 +105,7 @@ static void block_grants_are_limited(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(block_goes_through_its_states),
+        cmocka_unit_test(block_that_is_idle_loses_its_memory),
         cmocka_unit_test(block_outlives_the_pools_owner),
         cmocka_unit_test(block_grants_are_limited),
     };

@@ -624,15 +624,16 @@ static enum outcome handle(sluice_instance *instance, uint32_t of_socket, int ha
     return of_socket & ~(uint32_t)POLLOUT ? receive(instance, reason, reason_bytes) : GO_ON;
 }
 
-/* Children of the worker may keep the socket open, and write lines all the time. Returns: whether
- * it has ended, and all of its messages are read. */
-static int has_ended_with_children(sluice_instance *instance) {
+/* What is done once a second. Children of the worker may keep the socket open, and write lines all
+ * the time. Returns: whether it has ended, and all of its messages are read. */
+static int look_after_worker(sluice_instance *instance) {
     struct pollfd fd = {.fd = instance->process.socket, .events = POLLIN};
     uint64_t now_ns = clock_ns();
     if (now_ns - instance->looked_ns < (uint64_t)POLL_MS * 1000000u) {
         return 0;
     }
     instance->looked_ns = now_ns;
+    pool_trim(instance->pool);
     return process_has_ended(&instance->process) && poll(&fd, 1, 0) == 0;
 }
 
@@ -666,7 +667,7 @@ static enum outcome step(sluice_instance *instance, int timeout_ms, char *reason
     }
     pthread_mutex_unlock(&instance->read_lock);
     if (outcome == GO_ON &&
-        (n == 0 ? process_has_ended(&instance->process) : has_ended_with_children(instance))) {
+        (n == 0 ? process_has_ended(&instance->process) : look_after_worker(instance))) {
         reason[0] = '\0';
         return BREAKS_RULE;
     }

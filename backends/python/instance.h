@@ -54,7 +54,7 @@ struct sluice_instance {
     sluice_model *model;
     uint32_t index;
     pthread_t supervisor;
-    uint64_t looked_ns; /* when the supervisor last looked whether the process has ended */
+    uint64_t looked_ns; /* when the supervisor last looked after the process: once a second */
     int describes;      /* it calls auto_complete_config, and serves nothing */
     int wake;           /* eventfd: the instance is to be closed */
 

@@ -4,6 +4,7 @@ Any thread may send, and may wait for an answer: of the threads that wait one re
 import array
 import collections
 import ctypes
+import errno
 import mmap
 import os
 import queue
@@ -22,6 +23,14 @@ BUSY_S = 0.5  # the main thread does not read for so long while the model runs, 
 
 class Closed(Exception):
     """The server has closed the socket."""
+
+
+def lost(error):
+    """Returns: the exception for an error of the socket: where its descriptor is none any more, the model has closed it."""
+    if error.errno in (errno.EBADF, errno.ENOTSOCK):
+        return RuntimeError("the socket to the server, a descriptor that the worker has had from its start, is closed: "
+                            "something in this process closes descriptors that are not its own")
+    return Closed(str(error))
 
 
 class Block:
@@ -70,7 +79,7 @@ class Channel:
             with self._send_lock:
                 self._socket.sendall(data)
         except OSError as error:
-            raise Closed(str(error)) from None
+            raise lost(error) from None
 
     # ---- receiving
 
@@ -150,7 +159,7 @@ class Channel:
             data, extra, _, _ = self._socket.recvmsg(RECEIVE_BYTES, socket.CMSG_SPACE(MAX_FDS * 4),
                                                      socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
-            raise Closed(str(error)) from None
+            raise lost(error) from None
         if not data:
             raise Closed("the server has closed the socket")
         for level, kind, payload in extra:
@@ -283,6 +292,8 @@ class Channel:
         """The part of a message that makes blocks known, and has others dropped."""
         for _ in range(reader.number(wire.U32)):
             number, n_bytes = reader.take(wire.BLOCK)
+            if not self._fds:  # the kernel drops what a process has no place for
+                raise RuntimeError("no descriptor for shared memory: this process has all files open that it may (RLIMIT_NOFILE)")
             self._blocks[number] = Block(number, self._fds.popleft(), n_bytes)
         for number in reader.numbers(reader.number(wire.U32)):
             self._blocks.pop(number, None)

@@ -145,6 +145,8 @@ def test_outputs_over_the_limit_are_refused(running):
     ("exit", "503 the Python worker of model does exited with code 3"),
     ("end", "503 the Python worker of model does exited with code 4"),
     ("kill", "503 the Python worker of model does was ended by signal 9 (Killed)"),
+    ("close files", "something in this process closes descriptors that are not its own"),
+    ("few files", "this process has all files open that it may (RLIMIT_NOFILE)"),
 ])
 def test_worker_that_ends_is_started_again(running, word, expected):
     server = running(does=("does", DOES), other=("does", DOES))
@@ -158,6 +160,27 @@ def test_worker_that_ends_is_started_again(running, word, expected):
     wait_restarted(server, client)
     assert client.ask("does", "pid") != before
     assert len(python_models.workers(server.pid)) == 2
+
+
+def test_crowd_of_which_half_leaves_is_answered(running):
+    """200 connections at one instance, each with several requests; those of clients that left are of no effect."""
+    server = running(does=("does", DOES + "dynamic_batching {}\n"), other=("does", DOES))
+    body = json.dumps({"inputs": [{"name": "DO", "datatype": "BYTES", "shape": [1, 1], "data": ["fine"]}]}).encode()
+    request = (b"POST /v2/models/does/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)) + body
+    connections = [http1.connect(server.address) for _ in range(200)]
+    for turn in range(3):
+        for connection in connections:
+            connection.sendall(request)
+        if turn == 1:
+            for connection in connections[::2]:
+                connection.close()
+            connections = connections[1::2]
+        for connection in connections:
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 "), turn
+        assert Client(server).ask("other", "fine") == "fine"
+    for connection in connections:
+        connection.close()
+    server.wait_at_rest()
 
 
 def test_idle_worker_that_is_killed_is_started_again(running):

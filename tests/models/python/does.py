@@ -1,6 +1,7 @@
 """Does what its input DO says, to each request of a batch. OUT is a text."""
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -89,6 +90,14 @@ class TritonPythonModel:
 
     def kill(self, request):
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def close_files(self, request):
+        os.closerange(3, 4096)
+
+    def few_files(self, request):
+        """The next block of shared memory has no place."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        return self.text("x" * 1_000_000)
 
     def sleep(self, request, seconds):
         time.sleep(float(seconds))
