@@ -154,12 +154,44 @@ enum json_string_event json_string_decoder_feed(struct json_string_decoder *text
     return c == '"' ? JSON_STRING_END : put_byte(text, c);
 }
 
-/* ---- decoding a run -------------------------------------------------------------------------- */
+/* ---- special bytes --------------------------------------------------------------------------- */
 
 /* The lanes that are quotes, backslashes or control characters: with its highest bit changed a byte
  * is in the order of signed ones. */
 #define SPECIAL_LANES(bytes)                                                                       \
     (((bytes) == '"') | ((bytes) == '\\') | (((bytes) ^ INT8_MIN) < (signed char)(0x20 + INT8_MIN)))
+
+static bool is_special(char c) {
+    return c == '"' || c == '\\' || (unsigned char)c < 0x20;
+}
+
+static simd_i8x16 special_lanes(const char *at) {
+    simd_i8x16 bytes;
+    memcpy(&bytes, at, SIMD_LANES);
+    return SPECIAL_LANES(bytes);
+}
+
+const char *json_string_find_special(const char *at, const char *end) {
+    enum { PAIR = 2 * SIMD_LANES, ALL = 2 * PAIR };
+    for (; end - at >= ALL; at += ALL) {
+        if (simd_any((special_lanes(at) | special_lanes(at + SIMD_LANES)) |
+                     (special_lanes(at + PAIR) | special_lanes(at + PAIR + SIMD_LANES)))) {
+            break;
+        }
+    }
+    for (; end - at >= SIMD_LANES; at += SIMD_LANES) {
+        unsigned found = simd_mask(special_lanes(at));
+        if (found != 0) {
+            return at + __builtin_ctz(found);
+        }
+    }
+    while (at < end && !is_special(*at)) {
+        at++;
+    }
+    return at;
+}
+
+/* ---- decoding a run -------------------------------------------------------------------------- */
 
 /* Copies up to the first special byte; what it writes after that does not count. Returns: that
  * byte, or `end`. */
@@ -175,7 +207,7 @@ static const char *copy_plain(const char *at, const char *end, char *out) {
             return at + __builtin_ctz(special);
         }
     }
-    for (; at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20; at++) {
+    for (; at < end && !is_special(*at); at++) {
         *out++ = *at;
     }
     return at;

@@ -60,6 +60,10 @@ struct json_string_decoder {
  * that the whole is UTF-8. */
 enum json_string_event json_string_decoder_feed(struct json_string_decoder *text, char c);
 
+/* Returns: the next quote, backslash or control character, or `end`: bytes before it stand for
+ * themselves. */
+const char *json_string_find_special(const char *at, const char *end);
+
 enum { JSON_RUN_SLACK = 32 };
 
 /* Decodes many bytes at once, where no escape has begun: up to what json_string_decoder_feed must

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "core/base/simd.h"
-
 /* Written before a message, before its role and after a text of a list, and before a hash. */
 static const char MESSAGE_MARK = '\x02', TEXT_MARK = '\x03', MEDIA_MARK = '\x04';
 
@@ -566,40 +564,6 @@ static void scan_string_byte(struct prompt_scan *scan, char c) {
     }
 }
 
-/* The lanes with quotes, backslashes and control characters; with its highest bit changed a byte is
- * in the order of signed ones. */
-static simd_i8x16 special_lanes(const char *at) {
-    simd_i8x16 bytes;
-    memcpy(&bytes, at, SIMD_LANES);
-    return (bytes == '"') | (bytes == '\\') | ((bytes ^ INT8_MIN) < 0x20 + INT8_MIN);
-}
-
-/* Returns: the next quote, backslash or control character, or `end`. */
-static const char *find_special(const char *at, const char *end) {
-    enum {
-        SECOND = SIMD_LANES,
-        THIRD = 2 * SIMD_LANES,
-        FOURTH = 3 * SIMD_LANES,
-        ALL = 4 * SIMD_LANES
-    };
-    for (; end - at >= ALL; at += ALL) {
-        if (simd_any((special_lanes(at) | special_lanes(at + SECOND)) |
-                     (special_lanes(at + THIRD) | special_lanes(at + FOURTH)))) {
-            break;
-        }
-    }
-    for (; end - at >= SIMD_LANES; at += SIMD_LANES) {
-        unsigned found = simd_mask(special_lanes(at));
-        if (found != 0) {
-            return at + __builtin_ctz(found);
-        }
-    }
-    while (at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20) {
-        at++;
-    }
-    return at;
-}
-
 /* ---- literals -------------------------------------------------------------------------------- */
 
 static void scan_after_value(struct prompt_scan *scan, char c);
@@ -715,7 +679,7 @@ static const char *run(struct prompt_scan *scan, const char *at, const char *end
         if (!is_hashed(scan->value) && scan->value != ROLE) {
             at = append_run(scan, at, end);
         }
-        const char *special = find_special(at, end);
+        const char *special = json_string_find_special(at, end);
         add_to_text(scan, at, (size_t)(special - at));
         return special;
     }
