@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/base/hash.h"
 #include "core/base/random.h"
@@ -64,7 +65,8 @@ struct prefix_table {
     struct area held;         /* blocks in flight; a stamp is the number of blocks written here */
     _Atomic uint32_t n_holds; /* struct prefix_hold with blocks; 0: `held` is not read */
     uint64_t seed;
-    void *memory; /* of the entries */
+    void *memory; /* of entries, hosts and caches */
+    size_t n_memory;
     struct host *hosts;
     struct host_cache *caches; /* MAX_HOSTS of each index */
     struct lock lock;          /* of the host numbers */
@@ -73,25 +75,35 @@ struct prefix_table {
 
 /* ---- new, ref, unref ------------------------------------------------------------------------- */
 
-/* calloc returns fresh pages of the system, which take no memory until they are written. */
+/* Fresh pages of the system take no memory until they are written. Not from calloc: the heap of
+ * Envoy, in which the picker may be, writes zeros. */
 static bool make_entries(struct prefix_table *table, size_t n_bytes) {
     uint64_t n_buckets = n_bytes / (WAYS * sizeof(struct entry));
+    size_t n_entries_bytes = n_buckets * WAYS * sizeof(struct entry);
+    size_t n_hosts_bytes = MAX_HOSTS * sizeof(*table->hosts);
+    static_assert(sizeof(struct entry) % alignof(struct host) == 0 &&
+                      sizeof(struct host) % alignof(struct host_cache) == 0,
+                  "hosts follow entries, and caches hosts");
     table->held.n_buckets = n_buckets / HELD_SHARE;
     table->sent.n_buckets = n_buckets - table->held.n_buckets;
-    table->hosts = calloc(MAX_HOSTS, sizeof(*table->hosts));
-    table->caches = calloc(N_CACHES, sizeof(*table->caches));
-    table->memory = calloc(1, n_buckets * WAYS * sizeof(struct entry) + sizeof(struct entry));
-    uintptr_t at = (uintptr_t)table->memory + sizeof(struct entry) - 1;
-    table->sent.entries = (struct entry *)(at - at % sizeof(struct entry)); /* NOLINT: aligned */
+    table->n_memory = n_entries_bytes + n_hosts_bytes + N_CACHES * sizeof(*table->caches);
+    table->memory =
+        mmap(NULL, table->n_memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (table->memory == MAP_FAILED) {
+        table->memory = NULL;
+        return false;
+    }
+    char *at = table->memory;
+    table->sent.entries = (struct entry *)at;
     table->held.entries = table->sent.entries + table->sent.n_buckets * WAYS;
-    return table->hosts && table->caches && table->memory;
+    table->hosts = (struct host *)(at + n_entries_bytes);
+    table->caches = (struct host_cache *)(at + n_entries_bytes + n_hosts_bytes);
+    return true;
 }
 
 static void free_table(struct prefix_table *table) {
-    if (table) {
-        free(table->hosts);
-        free(table->caches);
-        free(table->memory);
+    if (table && table->memory) {
+        munmap(table->memory, table->n_memory);
     }
     free(table);
 }
