@@ -177,6 +177,7 @@ bench: all release ## release: measure against the floors of this machine; count
 	@tools/bootstrap bench
 	@SLUICE_BUILD=$(BUILD)/release bench/run
 	@SLUICE_BUILD=$(BUILD)/release bench/envoy
+	@SLUICE_BUILD=$(BUILD)/release bench/gateway
 	@SLUICE_BUILD=$(BUILD) bench/instructions
 	@tools/bootstrap kube
 	@SLUICE_BUILD=$(BUILD) $(PYTHON) bench/kube

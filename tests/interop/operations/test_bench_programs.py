@@ -68,6 +68,13 @@ def test_envoy_prints_each_file(programs):
         assert len(re.findall(rf"^{name} +\d+ +\d+ +[+-]\d+", text, re.M)) == 2, text  # small and large bodies
 
 
+def test_gateway_prints_sides_that_are_there(programs, tmp_path):
+    text = run("gateway", BENCH_ROUTERS=str(tmp_path))
+    for name in ("Envoy alone", "sluice gateway"):
+        assert len(re.findall(rf"^{name} +[1-9]\d* +\d", text, re.M)) == 2, text
+    assert "smg: smg is not in BENCH_ROUTERS or PATH" in text
+
+
 def test_compare_prints_ratios(programs):
     text = run("compare", server.build(), server.build(), python="/usr/bin/python3")
     assert {"binary, 32 connections", "ModelInfer, 32 streams", "picks of 3, 32 streams"} <= {
