@@ -3,6 +3,7 @@
 #include "core/base/log.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
@@ -77,6 +78,21 @@ static void log_text_format_writes_fields(void **state) {
     char *text = catch_end(catcher);
     assert_string_equal(without_time(text),
                         "INFO model loaded model=digits version=1 delta=-5 seconds=0.25\n");
+    free(text);
+}
+
+static void log_pass_writes_line_as_it_is(void **state) {
+    static char longer[8192];
+    (void)state;
+    log_configure(LOG_ERROR, LOG_JSON); /* neither level nor format matter */
+    struct catcher catcher = catch_start();
+    log_pass(STR("{\"level\":\"info\"} \xff"));
+    memset(longer, 'x', sizeof(longer) - 1);
+    log_pass(str_of(longer));
+    char *text = catch_end(catcher);
+    assert_memory_equal(text, "{\"level\":\"info\"} \xff\nxxx", 22);
+    assert_true(strlen(text) < 22 + PIPE_BUF); /* cut to what a pipe takes whole */
+    assert_int_equal(text[strlen(text) - 1], '\n');
     free(text);
 }
 
@@ -435,6 +451,7 @@ static void log_pipe_that_is_not_read_drops_lines(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(log_text_format_writes_fields),
+        cmocka_unit_test(log_pass_writes_line_as_it_is),
         cmocka_unit_test(log_text_format_quotes_where_needed),
         cmocka_unit_test(log_json_format_escapes_values),
         cmocka_unit_test(log_configure_filters_levels),

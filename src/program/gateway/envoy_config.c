@@ -7,6 +7,7 @@
 
 #include "core/base/json_writer.h"
 #include "core/base/log.h"
+#include "program/gateway/authorize.h"
 
 enum { NS_PER_MS = 1000000 };
 
@@ -170,6 +171,25 @@ static void add_retries(const struct gateway_settings *settings, struct buf *out
         settings->retry_on == GATEWAY_RETRY_RESET ? ",reset" : "");
 }
 
+/* The gateway has the keys: Envoy asks it for each request. */
+static void add_authorization(struct buf *out) {
+    buf_add_str(
+        out,
+        STR("                  - name: envoy.filters.http.ext_authz\n"
+            "                    typed_config:\n"
+            "                      " TYPE "extensions.filters.http.ext_authz.v3.ExtAuthz\n"
+            "                      transport_api_version: V3\n"
+            "                      status_on_error: {code: ServiceUnavailable}\n"
+            "                      allowed_headers: {patterns: [{safe_regex: {regex: \".*\"}}]}\n"
+            "                      http_service:\n"
+            "                        server_uri: {uri: \"http://gateway\", cluster: answers, "
+            "timeout: 10s}\n"
+            "                        path_prefix: " AUTHORIZE_PREFIX "\n"
+            "                        authorization_response:\n"
+            "                          allowed_client_headers: {patterns: [{exact: "
+            "www-authenticate}, {exact: content-type}]}\n"));
+}
+
 static void add_manager(const struct gateway_settings *settings,
                         const struct envoy_sockets *sockets, struct buf *out) {
     buf_add_str(out,
@@ -220,9 +240,12 @@ static void add_manager(const struct gateway_settings *settings,
     }
     add_route(out, "prefix: /, grpc: {}", "models-grpc", settings);
     add_route(out, "prefix: /", "models", settings);
+    buf_add_str(out, STR("                http_filters:\n"));
+    if (settings->keys) {
+        add_authorization(out);
+    }
     buf_add_str(
-        out, STR("                http_filters:\n"
-                 "                  - name: sluice\n"
+        out, STR("                  - name: sluice\n"
                  "                    typed_config:\n"
                  "                      " TYPE
                  "extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter\n"
@@ -429,6 +452,9 @@ void envoy_config_print(const struct gateway_settings *settings, const struct ad
         buf_add_str(out, STR("    - name: answers\n"
                              "      type: STATIC\n"
                              "      connect_timeout: 5s\n"
+                             "      # Further requests wait for a connection.\n"
+                             "      circuit_breakers: {thresholds: [{max_connections: 128, "
+                             "max_pending_requests: 100000, max_requests: 100000}]}\n"
                              "      load_assignment:\n"
                              "        cluster_name: answers\n"
                              "        endpoints:\n"

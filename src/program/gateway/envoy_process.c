@@ -86,7 +86,10 @@ static void on_line(void *user, struct str line) {
     if (level_of(level) == LOG_ERROR && !str_is(text, "exiting")) {
         keep_error(self, text);
     }
-    log_event(level_of(level), "Envoy", LOG_STR("part", part), LOG_STR("text", text));
+    /* Of a signal of ours Envoy warns. */
+    bool is_expected = self->stopping && level_of(level) == LOG_WARNING;
+    log_event(is_expected ? LOG_DEBUG : level_of(level), "Envoy", LOG_STR("part", part),
+              LOG_STR("text", text));
 }
 
 /* ---- polls ----------------------------------------------------------------------------------- */

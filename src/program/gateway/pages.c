@@ -5,6 +5,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
+#include "program/gateway/authorize.h"
 #include "telemetry/admin/http_text.h"
 
 #define MS UINT64_C(1000000)
@@ -169,6 +170,18 @@ static const struct admin_route ANSWERS[] = {
     {"/v1/models", answer_models, false},
 };
 
+/* Envoy asks whether a request may be sent on, or sends one that is answered here. The context is
+ * that of the table, which its handlers get. */
+static void on_answers_head(struct http_exchange *exchange, void *context) {
+    struct admin_routes *routes = context;
+    struct gateway_pages *pages = CONTAINER_OF(routes, struct gateway_pages, answers_routes);
+    if (str_starts_with(exchange->head.path, STR(AUTHORIZE_PREFIX "/"))) {
+        authorize_reply(pages->options.keys, exchange);
+    } else {
+        pages->answers_router.on_head(exchange, context);
+    }
+}
+
 /* ---- open and stop --------------------------------------------------------------------------- */
 
 struct opening {
@@ -195,7 +208,9 @@ static void open_listeners(void *arg) {
     if (opening->st == ST_OK) {
         options.where = self->options.answers_at;
         options.is_internal = true;
-        options.router = admin_routes_router(&self->answers_routes);
+        self->answers_router = admin_routes_router(&self->answers_routes);
+        options.router = self->answers_router;
+        options.router.on_head = on_answers_head;
         opening->st = admin_listener_open(&self->answers_listener, &options, opening->err);
     }
 }

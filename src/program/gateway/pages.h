@@ -11,13 +11,15 @@
 #include "net/client/http_fetch.h"
 #include "program/gateway/envoy_process.h"
 #include "program/gateway/pool_answers.h"
+#include "serve/frontend/keys.h"
 #include "telemetry/admin/listener.h"
 #include "telemetry/admin/router.h"
 
 struct gateway_pages_options {
     const char *where; /* --metrics */
     const char *picker_socket, *admin_socket;
-    const char *answers_at; /* "unix:/path" of the listener for Envoy */
+    const char *answers_at;  /* "unix:/path" of the listener for Envoy */
+    const struct keys *keys; /* of --keys; NULL: there are none */
     const struct envoy_process *envoy;
     struct worker *worker; /* which serves the pages and nothing else */
 };
@@ -27,7 +29,8 @@ struct gateway_pages {
     struct http_fetcher *fetcher;
     struct web_access web;
     struct admin_routes routes, answers_routes;
-    struct admin_listener listener; /* of --metrics */
+    struct http_router answers_router; /* of answers_routes */
+    struct admin_listener listener;    /* of --metrics */
     struct admin_listener answers_listener;
     struct pool_answers answers;
     unsigned n_stopping; /* listeners that have not stopped */

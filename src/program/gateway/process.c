@@ -25,6 +25,7 @@
 #include "program/gateway/pages.h"
 #include "program/options/command.h"
 #include "program/process/process.h"
+#include "serve/frontend/keys.h"
 
 struct gateway_process {
     const struct gateway_settings *settings;
@@ -36,6 +37,7 @@ struct gateway_process {
     int held_port; /* a socket that is bound to the port of --http, and does not listen; -1: none */
     struct address http_address; /* with that port */
     struct tls_server *tls;      /* checks the files of TLS; NULL: without TLS */
+    struct keys *keys;           /* NULL: no --keys */
     struct timer reload_timer;
     struct envoy_process envoy;
     struct gateway_pages pages;
@@ -99,16 +101,21 @@ static enum status write_file(const char *path, struct str text, struct error *e
     return fclose(file) == 0 && ok ? ST_OK : fail_io(err, "writing", path);
 }
 
-/* ---- TLS ------------------------------------------------------------------------------------- */
+/* ---- TLS and keys ---------------------------------------------------------------------------- */
 
-static enum status open_tls(struct gateway_process *self, struct error *err) {
+static enum status open_security(struct gateway_process *self, struct error *err) {
     const struct gateway_settings *settings = self->settings;
     struct tls_server_options options = {
         .cert = {"--http-tls-cert", settings->http_tls_cert},
         .key = {"--http-tls-key", settings->http_tls_key},
         .client_ca = {"--http-tls-client-ca", settings->http_tls_client_ca}};
-    return gateway_has_tls(settings) ? tls_server_new(&options, time(NULL), &self->tls, err)
-                                     : ST_OK;
+    enum status st =
+        gateway_has_tls(settings) ? tls_server_new(&options, time(NULL), &self->tls, err) : ST_OK;
+    if (st == ST_OK && settings->keys) {
+        st = keys_new(settings->keys, &self->keys, err);
+        st = st == ST_OK ? st : error_prefix(err, "--keys");
+    }
+    return st;
 }
 
 static enum status write_secret(struct gateway_process *self, const char *name,
@@ -148,9 +155,16 @@ static void reload_tls(struct gateway_process *self, bool at_once) {
     }
 }
 
+static void reload_security(struct gateway_process *self, bool at_once) {
+    reload_tls(self, at_once);
+    if (self->keys) {
+        keys_reload(self->keys, at_once);
+    }
+}
+
 static void on_reload_timer(struct timer *timer) {
     struct gateway_process *self = CONTAINER_OF(timer, struct gateway_process, reload_timer);
-    reload_tls(self, false);
+    reload_security(self, false);
     timer_start(worker_timers(self->process.threads.main), timer,
                 clock_now_ns() + self->settings->reload_interval_ns);
 }
@@ -257,7 +271,7 @@ static void log_state(void *user) {
 /* The picker looks at its files by itself. */
 static void reload_files(void *user) {
     struct gateway_process *self = user;
-    reload_tls(self, true);
+    reload_security(self, true);
     envoy_process_reopen_logs(&self->envoy);
 }
 
@@ -352,13 +366,13 @@ static enum status start_gateway(struct gateway_process *self, struct error *err
     if (gateway_settings_check_pool(self->settings, err) != ST_OK ||
         gateway_find_envoy(self->settings, self->arena, &envoy, err) != ST_OK ||
         gateway_find_module(self->settings, self->arena, &module_folder, err) != ST_OK ||
-        open_tls(self, err) != ST_OK || process_start(&self->process, 0, err) != ST_OK ||
+        open_security(self, err) != ST_OK || process_start(&self->process, 0, err) != ST_OK ||
         hold_port(self, err) != ST_OK || make_folder(self, err) != ST_OK ||
         write_secrets(self, err) != ST_OK || write_config(self, err) != ST_OK) {
         return err->status;
     }
     self->reload_timer.on_expire = on_reload_timer;
-    if (self->tls) {
+    if (self->tls || self->keys) {
         on_reload_timer(&self->reload_timer);
     }
     struct gateway_pages_options pages = {
@@ -366,6 +380,7 @@ static enum status start_gateway(struct gateway_process *self, struct error *err
         .picker_socket = self->sockets.picker,
         .admin_socket = self->sockets.admin,
         .answers_at = arena_printf(self->arena, "unix:%s", self->sockets.answers).ptr,
+        .keys = self->keys,
         .envoy = &self->envoy,
         .worker = self->process.threads.admin};
     enum status st = gateway_pages_open(&self->pages, &pages, err);
@@ -399,6 +414,7 @@ enum status gateway_process_run(const struct gateway_settings *settings, struct 
     gateway_pages_free(&self.pages);
     process_free(&self.process);
     tls_server_free(self.tls);
+    keys_free(self.keys);
     remove_folder(&self);
     if (self.held_port >= 0) {
         close(self.held_port);

@@ -81,6 +81,11 @@ static enum status resolve_settings(struct gateway_settings *out, struct error *
                                        out->http_tls_client_ca, err) != ST_OK) {
         return err->status;
     }
+    if (out->keys && out->print_config) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--keys are checked by the gateway itself: an Envoy that is started by "
+                         "hand (--print-config) can't have them");
+    }
     struct cpus cpus;
     cpus_read(&cpus);
     out->workers = out->workers > 0 ? out->workers : cpus.usable;

