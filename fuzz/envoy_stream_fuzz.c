@@ -26,7 +26,7 @@ static void check(bool holds) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SLOTS = 4, MAX_BODY_BYTES = 3000 };
+enum { SLOTS = 4, MAX_BODY_BYTES = 3000, MAX_LONG_BODY_BYTES = 1 << 20, N_REPEATED = 400 };
 
 static const uint64_t SECOND_NS = 1000000000;
 
@@ -37,7 +37,8 @@ enum {
     EMPTY = 8,
     PROMPTS = 16,
     CONFORMS = 32,
-    ANY_ORDER = 64
+    ANY_ORDER = 64,
+    LONG_BODIES = 128
 };
 
 struct slot {
@@ -102,7 +103,8 @@ static void open_world(struct world *world, uint8_t options) {
     use_pool(world);
     struct pick_workers_options shared = {
         .pools = world->set,
-        .limits = {.max_body_size = MAX_BODY_BYTES, .answer_timeout_ns = 30 * SECOND_NS},
+        .limits = {.max_body_size = options & LONG_BODIES ? MAX_LONG_BODY_BYTES : MAX_BODY_BYTES,
+                   .answer_timeout_ns = 30 * SECOND_NS},
         .fairness_id_metric_label_limit = 10,
         .proxy_keeps_body = true};
     check(pick_workers_new(&shared, &world->shared, NULL) == ST_OK);
@@ -178,7 +180,16 @@ static void send_headers(struct slot *slot, struct arena *arena, struct str text
     (void)fake_send_headers(fake, extra & 8 ? "GET" : "POST", paths[extra & 3], extra & 4);
 }
 
-static void send_body(struct slot *slot, struct str bytes, bool is_end) {
+/* Many times over, where bodies may be long: they are read in turns then. */
+static void send_body(const struct world *world, struct slot *slot, struct str bytes, uint8_t extra,
+                      bool is_end) {
+    struct buf all;
+    buf_init(&all, world->arena, bytes.len);
+    for (int n = world->options & LONG_BODIES && extra & 1 ? N_REPEATED : 1; n > 0; n--) {
+        buf_add_str(&all, bytes);
+    }
+    slot->fake.piece_bytes = extra & 2 ? 4096 : 0;
+    bytes = all.len > 0 ? buf_str(&all) : STR("");
     buf_add_str(&slot->sent, bytes);
     slot->has_ended = is_end;
     (void)fake_send_body(&slot->fake, bytes, is_end);
@@ -270,7 +281,7 @@ static void act(struct world *world, uint8_t op, uint8_t extra, struct str bytes
             break;
         case BODY:
         case LAST_BODY:
-            send_body(slot, bytes, action == LAST_BODY);
+            send_body(world, slot, bytes, extra, action == LAST_BODY);
             break;
         case TRAILERS:
             slot->has_ended = true;
@@ -284,7 +295,9 @@ static void act(struct world *world, uint8_t op, uint8_t extra, struct str bytes
         }
         check_picked(slot);
     }
-    run_scheduled(world);
+    if (!(extra & 0x80) || action == BESIDE) { /* otherwise calls come before them */
+        run_scheduled(world);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

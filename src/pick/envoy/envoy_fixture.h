@@ -29,6 +29,7 @@ struct fake_envoy {
     char *received; /* from malloc; of the present call */
     size_t n_received;
     bool is_received;
+    size_t piece_bytes; /* 0: FAKE_PIECE */
     struct buf buffered, upstream;
     bool is_headers_sent, is_end_sent;
     bool is_end;                 /* the request has ended, and is buffered */
@@ -98,12 +99,15 @@ size_t envoy_dynamic_module_callback_http_get_body_size(void *filter, enum envoy
                                                : (fake->is_received ? fake->n_received : 0);
 }
 
-/* Pieces of at most 7 bytes. */
+/* Pieces of at most 7 bytes, or of `piece_bytes`. */
 enum { FAKE_PIECE = 7 };
+static inline size_t fake_piece_bytes(const struct fake_envoy *fake) {
+    return fake->piece_bytes > 0 ? fake->piece_bytes : FAKE_PIECE;
+}
 
 size_t envoy_dynamic_module_callback_http_get_body_chunks_size(void *filter, enum envoy_body body) {
     size_t n = envoy_dynamic_module_callback_http_get_body_size(filter, body);
-    return (n + FAKE_PIECE - 1) / FAKE_PIECE;
+    return (n + fake_piece_bytes(filter) - 1) / fake_piece_bytes(filter);
 }
 
 bool envoy_dynamic_module_callback_http_get_body_chunks(void *filter, enum envoy_body body,
@@ -111,8 +115,9 @@ bool envoy_dynamic_module_callback_http_get_body_chunks(void *filter, enum envoy
     struct fake_envoy *fake = filter;
     size_t n = envoy_dynamic_module_callback_http_get_body_size(filter, body);
     const char *bytes = body == ENVOY_BUFFERED_REQUEST_BODY ? fake->buffered.data : fake->received;
-    for (size_t at = 0; at < n; at += FAKE_PIECE) {
-        *out++ = (struct envoy_text){bytes + at, n - at < FAKE_PIECE ? n - at : FAKE_PIECE};
+    size_t most = fake_piece_bytes(fake);
+    for (size_t at = 0; at < n; at += most) {
+        *out++ = (struct envoy_text){bytes + at, n - at < most ? n - at : most};
     }
     return n > 0;
 }

@@ -20,6 +20,11 @@ enum { SMALL_BODY_BYTES = 1 << 16 };
 /* What Envoy's buffer takes beyond the body itself. */
 enum { BUFFER_SPARE_BYTES = 1 << 16 };
 
+/* A body is read for so long, and so much of it is scanned, before others have a turn; the time is
+ * looked at after each piece, from some bytes on. */
+enum { TURN_BYTES = 128 << 10, UNTIMED_BYTES = 16 << 10 };
+static const uint64_t TURN_NS = 200000;
+
 struct envoy_reply {
     uint32_t http_status, grpc_status; /* grpc_status 0: the client does not speak gRPC */
     struct envoy_header *headers;
@@ -481,13 +486,37 @@ static void free_pieces(struct envoy_text *pieces, const struct envoy_text *few)
     }
 }
 
-/* Passes what follows the first `n_skipped` bytes of it, until the session needs no more. Returns:
- * the number of bytes that were passed. */
+/* Without memory for it the request waits for its next part. */
+static bool has_scheduler(struct envoy_stream *stream) {
+    if (!stream->scheduler) {
+        stream->scheduler = envoy_dynamic_module_callback_http_filter_scheduler_new(stream->filter);
+    }
+    return stream->scheduler != NULL;
+}
+
+/* Before the next piece of the request's body. `begun_ns`: 0 until the time counts. */
+static bool is_turn_over(struct envoy_stream *stream, uint64_t *begun_ns) {
+    if (stream->turn_bytes < UNTIMED_BYTES || !pick_session_scans_body(stream->shared.session)) {
+        return false;
+    }
+    uint64_t now_ns = clock_now_ns();
+    *begun_ns = *begun_ns > 0 ? *begun_ns : now_ns;
+    bool is_over =
+        stream->turn_bytes >= TURN_BYTES || stream->turn_ns + now_ns - *begun_ns >= TURN_NS;
+    return is_over && has_scheduler(stream);
+}
+
+static bool is_put_off(const struct envoy_stream *stream) {
+    return stream->waits_for_turn || pick_session_is_queued(stream->shared.session);
+}
+
+/* Passes what follows the first `n_skipped` bytes of it, until the session needs no more, or others
+ * have a turn. Returns: the number of bytes that were passed. */
 static uint64_t pass_pieces(struct envoy_stream *stream, enum ext_proc_kind kind,
                             enum envoy_body body, uint64_t n_skipped, bool is_end) {
     struct envoy_text few[FEW];
     struct error err;
-    uint64_t n_passed = 0;
+    uint64_t n_passed = 0, begun_ns = 0;
     size_t n;
     struct envoy_text *pieces = get_pieces(stream, body, few, &n);
     if (!pieces) {
@@ -500,19 +529,24 @@ static uint64_t pass_pieces(struct envoy_stream *stream, enum ext_proc_kind kind
         size_t n_cut = bytes.len < n_skipped ? bytes.len : (size_t)n_skipped;
         n_skipped -= n_cut;
         bytes = str_make(bytes.ptr + n_cut, bytes.len - n_cut);
-        if (bytes.len > 0 && !pick_session_is_queued(stream->shared.session)) {
+        if (bytes.len > 0 && kind == EXT_PROC_REQUEST_BODY && !is_put_off(stream)) {
+            stream->waits_for_turn = is_turn_over(stream, &begun_ns);
+            stream->turn_bytes += bytes.len;
+        }
+        if (bytes.len > 0 && !is_put_off(stream)) {
             pass_body(stream, kind, bytes, is_end && i + 1 == n);
             n_passed += bytes.len;
             is_end = is_end && i + 1 < n;
         }
     }
-    if (is_end && !stream->reply && !pick_session_is_queued(stream->shared.session)) {
+    if (is_end && !stream->reply && !is_put_off(stream)) {
         pass_body(stream, kind, STR(""), true);
         is_end = false;
     }
     free_pieces(pieces, few);
     if (kind == EXT_PROC_REQUEST_BODY) {
         stream->is_body_ended = is_end;
+        stream->turn_ns += begun_ns > 0 ? clock_now_ns() - begun_ns : 0;
     }
     return n_passed;
 }
@@ -585,22 +619,30 @@ static void edit_body(struct envoy_stream *stream, bool is_received) {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Requests that the session continues on its own, or has a time for. Without memory for a scheduler
- * the request waits for its next part. */
+/* Requests that the session continues on its own, or has a time for, or whose body waits to be
+ * read. */
 static void update_waiting(struct envoy_stream *stream) {
-    bool waits = !stream->has_replied && pick_session_may_resume(stream->shared.session);
-    if (waits && !stream->scheduler) {
-        stream->scheduler = envoy_dynamic_module_callback_http_filter_scheduler_new(stream->filter);
+    bool waits = !stream->has_replied &&
+                 (stream->waits_for_turn || pick_session_may_resume(stream->shared.session)) &&
+                 has_scheduler(stream);
+    if (waits != stream->is_waiting) {
+        stream->is_waiting = waits;
+        if (waits) {
+            envoy_worker_add_waiting(stream->worker, stream);
+        } else {
+            envoy_worker_remove_waiting(stream->worker, stream);
+        }
     }
-    waits = waits && stream->scheduler;
-    if (waits == stream->is_waiting) {
-        return;
+    if (stream->waits_for_turn && !stream->has_turn) {
+        stream->has_turn = true;
+        envoy_worker_add_turn(stream->worker, stream);
     }
-    stream->is_waiting = waits;
-    if (waits) {
-        envoy_worker_add_waiting(stream->worker, stream);
-    } else {
-        envoy_worker_remove_waiting(stream->worker, stream);
+}
+
+static void forget_turn(struct envoy_stream *stream) {
+    if (stream->has_turn) {
+        stream->has_turn = false;
+        TAILQ_REMOVE(&stream->worker->turns, stream, turn_link);
     }
 }
 
@@ -622,6 +664,7 @@ static void forget_resumed(struct envoy_stream *stream) {
 
 static void free_stream(struct envoy_stream *stream) {
     forget_resumed(stream);
+    forget_turn(stream);
     pick_stream_close(&stream->shared, stream->code, clock_now_ns());
     if (stream->is_waiting) {
         envoy_worker_remove_waiting(stream->worker, stream);
@@ -698,13 +741,13 @@ enum envoy_body_status envoy_stream_on_request_body(struct envoy_stream *stream,
         leave(stream);
         return ENVOY_BODY_STOP;
     }
-    if (pick_session_is_queued(stream->shared.session)) {
+    if (is_put_off(stream)) {
         stream->is_body_ended = is_end;
     } else if (!stream->reply) {
         stream->n_passed +=
             pass_pieces(stream, EXT_PROC_REQUEST_BODY, ENVOY_RECEIVED_REQUEST_BODY, 0, is_end);
     }
-    stream->is_stopped = pick_session_is_queued(stream->shared.session) || is_held(stream);
+    stream->is_stopped = is_held(stream) || is_put_off(stream);
     if (stream->is_stopped) {
         status = ENVOY_BODY_STOP;
     } else if (!stream->reply) {
@@ -713,6 +756,7 @@ enum envoy_body_status envoy_stream_on_request_body(struct envoy_stream *stream,
     if (is_reply_early(stream, is_end) || settle(stream)) {
         status = ENVOY_BODY_STOP;
     }
+    stream->n_sent = status == ENVOY_BODY_CONTINUE ? stream->n_received : stream->n_sent;
     leave(stream);
     return status;
 }
@@ -724,12 +768,12 @@ enum envoy_trailers_status envoy_stream_on_request_trailers(struct envoy_stream 
         leave(stream);
         return ENVOY_TRAILERS_STOP;
     }
-    if (pick_session_is_queued(stream->shared.session)) {
+    if (is_put_off(stream)) {
         stream->has_trailers = true;
     } else if (!stream->reply) {
         pass_fields(stream, EXT_PROC_REQUEST_TRAILERS, true);
     }
-    stream->is_stopped = pick_session_is_queued(stream->shared.session);
+    stream->is_stopped = is_put_off(stream);
     if (stream->is_stopped) {
         status = ENVOY_TRAILERS_STOP;
     } else if (!stream->reply) {
@@ -742,13 +786,13 @@ enum envoy_trailers_status envoy_stream_on_request_trailers(struct envoy_stream 
     return status;
 }
 
-/* What came while the request was queued. */
+/* What came while the request was queued, or waited for its turn. */
 static void pass_kept(struct envoy_stream *stream) {
     bool is_end = stream->is_body_ended;
     stream->is_body_ended = false;
     stream->n_passed += pass_pieces(stream, EXT_PROC_REQUEST_BODY, ENVOY_BUFFERED_REQUEST_BODY,
-                                    stream->n_passed, is_end);
-    if (stream->has_trailers && !stream->reply && !pick_session_is_queued(stream->shared.session)) {
+                                    stream->n_passed - stream->n_sent, is_end);
+    if (stream->has_trailers && !stream->reply && !is_put_off(stream)) {
         stream->has_trailers = false;
         pass_fields(stream, EXT_PROC_REQUEST_TRAILERS, true);
     }
@@ -757,21 +801,28 @@ static void pass_kept(struct envoy_stream *stream) {
 void envoy_stream_continue(struct envoy_stream *stream) {
     enter(stream);
     forget_resumed(stream);
-    if (!stream->reply && !stream->is_stopped_all &&
-        !pick_session_is_queued(stream->shared.session)) {
+    if (!stream->reply && !stream->is_stopped_all && !is_put_off(stream)) {
         pass_kept(stream);
     }
-    bool goes_on = stream->is_stopped && !stream->reply &&
-                   !pick_session_is_queued(stream->shared.session) && !is_held(stream);
+    bool goes_on = stream->is_stopped && !stream->reply && !is_put_off(stream) && !is_held(stream);
     if (goes_on) {
         stream->is_stopped = false;
         stream->is_stopped_all = false;
         edit_body(stream, false);
+        stream->n_sent = stream->n_received;
     }
     if (!settle(stream) && goes_on) {
         envoy_dynamic_module_callback_http_filter_continue_decoding(stream->filter);
     }
     leave(stream);
+}
+
+void envoy_stream_begin_turn(struct envoy_stream *stream) {
+    forget_turn(stream);
+    stream->waits_for_turn = false;
+    stream->turn_bytes = 0;
+    stream->turn_ns = 0;
+    envoy_stream_continue(stream);
 }
 
 void envoy_stream_on_scheduled(struct envoy_stream *stream) {

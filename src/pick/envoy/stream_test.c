@@ -283,6 +283,7 @@ static void envoy_stream_large_body_without_model_is_413(void **state) {
     (void)fake_send_headers(&fake, "POST", "/v1/completions", false);
     for (int i = 0; i < 40 && fake.status == 0; i++) {
         (void)fake_send_body(&fake, str_make(bytes, sizeof(bytes)), false);
+        (void)fake_run_scheduled(&fake);
     }
     assert_int_equal(fake.status, 413);
     fake_close(&fake);
@@ -426,6 +427,133 @@ static void envoy_stream_queue_deadline_is_replied(void **state) {
     close_world(&world);
 }
 
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+enum { LONG_BYTES = 1 << 19, LONG_PIECE = 16 << 10 };
+
+/* A prompt before its model, or after it: then another name may follow. */
+static struct str long_body(struct arena *arena, const char *model, bool is_model_first) {
+    struct buf body;
+    buf_init(&body, arena, LONG_BYTES + 100);
+    if (is_model_first) {
+        buf_add_str(&body, arena_printf(arena, "{\"model\": \"%s\", ", model));
+    } else {
+        buf_add_char(&body, '{');
+    }
+    buf_add_str(&body, STR("\"prompt\": \""));
+    while (body.len < LONG_BYTES) {
+        buf_add_str(&body, STR("many words "));
+    }
+    if (!is_model_first) {
+        buf_add_str(&body, arena_printf(arena, "\", \"model\": \"%s", model));
+    }
+    buf_add_str(&body, STR("\"}"));
+    return buf_str(&body);
+}
+
+/* One call of its scheduler. */
+static bool run_turn(struct fake_envoy *fake) {
+    if (atomic_exchange(&fake->n_scheduled, 0) == 0) {
+        return false;
+    }
+    envoy_stream_on_scheduled(fake->stream);
+    return true;
+}
+
+/* Between the turns of a long body, which comes at once, another request is picked for. */
+static void envoy_stream_long_body_lets_others_pick(void **state) {
+    struct world world;
+    struct fake_envoy fake, other;
+    struct arena *arena = arena_new(NULL, 0);
+    struct str body = long_body(arena, "digits", false);
+    unsigned n_turns = 0;
+    (void)state;
+    open_world(&world, spec_of_models());
+    for (int apart = 0; apart < 2; apart++) {
+        fake_open(&fake, world.worker);
+        fake.piece_bytes = LONG_PIECE;
+        assert_int_equal(fake_send_headers(&fake, "POST", "/v1/completions", false),
+                         ENVOY_HEADERS_STOP);
+        assert_int_equal(fake_send_body(&fake, body, apart == 0), ENVOY_BODY_STOP);
+        assert_true(fake.stream->n_passed < LONG_BYTES / 2);
+        for (n_turns = 0; run_turn(&fake); n_turns++) {
+            fake_open(&other, world.worker);
+            (void)fake_send_headers(&other, "GET", "/v2/models/digits/infer", true);
+            assert_true(other.is_headers_sent && other.destination[0]);
+            fake_close(&other);
+        }
+        assert_true(n_turns >= 3);
+        assert_int_equal(fake.n_continues, 1);
+        if (apart) {
+            assert_int_equal(fake_send_body(&fake, STR(""), true), ENVOY_BODY_CONTINUE);
+        }
+        assert_true(fake.is_end_sent && fake.status == 0);
+        assert_true(str_eq(buf_str(&fake.upstream), body));
+        fake_close(&fake);
+    }
+    arena_free(arena);
+    close_world(&world);
+}
+
+/* What comes while it waits for its turn: the rest of the body, trailers; a model that is renamed,
+ * or unknown, at the end or at the beginning, when the first parts have gone on. */
+static void envoy_stream_long_body_is_read_to_its_end(void **state) {
+    static const char *const models[] = {"digits", "other", "unheard"};
+    struct world world;
+    struct fake_envoy fake;
+    (void)state;
+    open_world(&world, spec_of_models());
+    for (int i = 0; i < 12; i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct str body = long_body(arena, models[i % 3], i % 6 >= 3);
+        struct str expected = i % 3 == 1 ? long_body(arena, "another-name", i % 6 >= 3) : body;
+        fake_open(&fake, world.worker);
+        fake.piece_bytes = LONG_PIECE;
+        (void)fake_send_headers(&fake, "POST", "/v1/completions", false);
+        for (size_t at = 0; at < body.len && fake.status == 0; at += 60000) {
+            size_t n = body.len - at < 60000 ? body.len - at : 60000;
+            (void)fake_send_body(&fake, str_make(body.ptr + at, n), at + n == body.len && i < 6);
+        }
+        if (i >= 6 && fake.status == 0) {
+            assert_int_equal(fake_send_trailers(&fake), ENVOY_TRAILERS_STOP);
+        }
+        assert_true(fake_run_scheduled(&fake) || fake.status > 0);
+        assert_int_equal(fake.status, i % 3 == 2 ? 404 : 0);
+        if (fake.status == 0) {
+            assert_true(fake.is_end_sent && str_eq(buf_str(&fake.upstream), expected));
+            assert_int_equal(pick_session_body_bytes(fake.stream->shared.session), body.len);
+        }
+        fake_close(&fake);
+        arena_free(arena);
+    }
+    close_world(&world);
+}
+
+static void envoy_stream_destroyed_before_its_turn_leaves_others(void **state) {
+    struct world world;
+    struct fake_envoy fakes[3];
+    struct arena *arena = arena_new(NULL, 0);
+    struct str body = long_body(arena, "digits", false);
+    (void)state;
+    open_world(&world, spec_of_models());
+    for (int i = 0; i < 3; i++) {
+        fake_open(&fakes[i], world.worker);
+        fakes[i].piece_bytes = LONG_PIECE;
+        (void)fake_send_headers(&fakes[i], "POST", "/v1/completions", false);
+        assert_int_equal(fake_send_body(&fakes[i], body, true), ENVOY_BODY_STOP);
+    }
+    fake_close(&fakes[0]); /* whose scheduler was called */
+    for (int n = 0; n < 100 && !(fakes[1].is_end_sent && fakes[2].is_end_sent); n++) {
+        (void)fake_run_scheduled(&fakes[1]);
+        (void)fake_run_scheduled(&fakes[2]);
+    }
+    assert_true(fakes[1].is_end_sent && fakes[2].is_end_sent);
+    fake_close(&fakes[1]);
+    fake_close(&fakes[2]);
+    arena_free(arena);
+    close_world(&world);
+}
+
 /* ---- any bytes ------------------------------------------------------------------------------- */
 
 static struct str random_text(struct prng *prng, struct arena *arena, size_t most) {
@@ -497,6 +625,9 @@ int main(void) {
         cmocka_unit_test(envoy_stream_queued_at_body_passes_rest_later),
         cmocka_unit_test(envoy_stream_destroyed_while_queued_lets_others_continue),
         cmocka_unit_test(envoy_stream_queue_deadline_is_replied),
+        cmocka_unit_test(envoy_stream_long_body_lets_others_pick),
+        cmocka_unit_test(envoy_stream_long_body_is_read_to_its_end),
+        cmocka_unit_test(envoy_stream_destroyed_before_its_turn_leaves_others),
         cmocka_unit_test(envoy_stream_any_bytes_are_safe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

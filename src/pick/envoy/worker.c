@@ -60,6 +60,32 @@ void envoy_worker_remove_waiting(struct envoy_worker *worker, struct envoy_strea
     atomic_fetch_sub(&worker->workers->n_waiting, 1);
 }
 
+static void call_turns(struct envoy_worker *worker) {
+    const struct envoy_workers_options *options = &worker->workers->options;
+    atomic_store(&worker->has_turns, true);
+    if (options->on_turn) {
+        options->on_turn(options->user);
+    } else {
+        wake(worker);
+    }
+}
+
+void envoy_worker_add_turn(struct envoy_worker *worker, struct envoy_stream *stream) {
+    TAILQ_INSERT_TAIL(&worker->turns, stream, turn_link);
+    if (!atomic_load(&worker->has_turns)) {
+        call_turns(worker);
+    }
+}
+
+void envoy_workers_call_turns(struct envoy_workers *workers) {
+    for (size_t i = 0; i < ENVOY_MAX_WORKERS; i++) {
+        struct envoy_worker *worker = atomic_load(&workers->items[i]);
+        if (worker && atomic_load(&worker->has_turns)) {
+            wake(worker);
+        }
+    }
+}
+
 bool envoy_workers_tick(struct envoy_workers *workers) {
     for (size_t i = 0; i < ENVOY_MAX_WORKERS; i++) {
         struct envoy_worker *worker = atomic_load(&workers->items[i]);
@@ -104,6 +130,13 @@ void envoy_worker_on_woken(struct envoy_worker *worker) {
     while ((stream = TAILQ_FIRST(&worker->resumed))) {
         envoy_stream_continue(stream);
     }
+    if ((stream = TAILQ_FIRST(&worker->turns))) {
+        envoy_stream_begin_turn(stream);
+    }
+    atomic_store(&worker->has_turns, false);
+    if (!TAILQ_EMPTY(&worker->turns)) {
+        call_turns(worker);
+    }
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -128,6 +161,7 @@ static struct envoy_worker *make_worker(struct envoy_workers *workers) {
     lock_init(&worker->lock);
     TAILQ_INIT(&worker->waiting);
     TAILQ_INIT(&worker->resumed);
+    TAILQ_INIT(&worker->turns);
     if (pick_worker_init(&worker->shared, workers->options.shared, wake, worker, &err) != ST_OK) {
         free_worker(worker);
         return NULL;

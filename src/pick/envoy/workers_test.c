@@ -16,13 +16,15 @@
 #include "pick/envoy/envoy_fixture.h"
 #include "pick/pool/pool_fixture.h"
 
-enum { THREADS = 3, OPEN = 8, STEPS = 20000, ENDPOINTS = 3 };
+enum { THREADS = 3, OPEN = 8, STEPS = 20000, ENDPOINTS = 3, LONG_BYTES = 200 << 10 };
 
 struct world {
     struct pool_set *set;
     struct pick_workers *shared;
     struct envoy_workers *workers;
+    struct str long_body; /* read in several turns */
     atomic_bool is_over;
+    atomic_bool calls_turns;
 };
 
 struct thread {
@@ -69,13 +71,15 @@ static void end(struct thread *self, size_t i) {
 
 /* The next part of the request, or of its response, or its end. */
 static void go_on(struct thread *self, size_t i) {
-    static const struct str body = STR("{\"model\": \"digits\", \"prompt\": \"abc\"}");
+    static const struct str short_body = STR("{\"model\": \"digits\", \"prompt\": \"abc\"}");
     struct fake_envoy *fake = &self->open[i];
+    struct str body = prng_below(&self->prng, 64) == 0 ? self->world->long_body : short_body;
     bool is_stopped = !fake->is_headers_sent && fake->buffered.len == 0 && fake->n_schedulers > 0;
     if (fake->status > 0 || prng_below(&self->prng, 12) == 0) {
         end(self, i);
     } else if (!self->is_body_ended[i] && !is_stopped) {
         self->is_body_ended[i] = true;
+        fake->piece_bytes = 16 << 10;
         (void)fake_send_body(fake, body, true);
     } else if (fake->is_headers_sent && self->is_body_ended[i]) {
         fake_send_response(fake, "200", true);
@@ -111,6 +115,9 @@ static void *run_ticks(void *arg) {
     struct prng prng = {99};
     while (!atomic_load(&world->is_over)) {
         (void)envoy_workers_tick(world->workers);
+        if (atomic_exchange(&world->calls_turns, false)) {
+            envoy_workers_call_turns(world->workers);
+        }
         if (prng_below(&prng, 4) == 0) {
             use_spec(world->set, &prng);
         }
@@ -118,6 +125,22 @@ static void *run_ticks(void *arg) {
         assert_true(pick_workers_stats(world->shared, stats) <= THREADS);
     }
     return NULL;
+}
+
+static void on_turn(void *user) {
+    struct world *world = user;
+    atomic_store(&world->calls_turns, true);
+}
+
+static struct str make_long_body(struct arena *arena) {
+    struct buf body;
+    buf_init(&body, arena, LONG_BYTES + 100);
+    buf_add_str(&body, STR("{\"prompt\": \""));
+    while (body.len < LONG_BYTES) {
+        buf_add_str(&body, STR("many words "));
+    }
+    buf_add_str(&body, STR("\", \"model\": \"digits\"}"));
+    return buf_str(&body);
 }
 
 static void envoy_workers_share_pools_on_threads(void **state) {
@@ -129,7 +152,9 @@ static void envoy_workers_share_pools_on_threads(void **state) {
     struct pool_stats stats;
     uint64_t n_picked = 0, n_continued = 0;
     (void)state;
+    struct arena *arena = arena_new(NULL, 0);
     assert_non_null(threads);
+    world.long_body = make_long_body(arena);
     assert_int_equal(pool_set_new(&world.set, &err), ST_OK);
     use_spec(world.set, &prng);
     assert_int_equal(
@@ -139,7 +164,9 @@ static void envoy_workers_share_pools_on_threads(void **state) {
                                                         .proxy_keeps_body = true},
                          &world.shared, &err),
         ST_OK);
-    assert_int_equal(envoy_workers_new(&(struct envoy_workers_options){.shared = world.shared},
+    assert_int_equal(envoy_workers_new(&(struct envoy_workers_options){.shared = world.shared,
+                                                                       .on_turn = on_turn,
+                                                                       .user = &world},
                                        &world.workers, &err),
                      ST_OK);
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -162,6 +189,7 @@ static void envoy_workers_share_pools_on_threads(void **state) {
     envoy_workers_free(world.workers);
     pick_workers_free(world.shared);
     pool_set_free(world.set);
+    arena_free(arena);
     free(threads);
 }
 

@@ -825,6 +825,11 @@ bool pick_session_is_response_pending(const struct pick_session *session) {
     return session->state == PICK_HEADERS_HELD;
 }
 
+bool pick_session_scans_body(const struct pick_session *session) {
+    return session->state == PICK_HEADERS_HELD ||
+           (session->state == PICK_PICKED && session->scan); /* for another name */
+}
+
 uint64_t pick_session_deadline_ns(const struct pick_session *session) {
     if (session->state == PICK_QUEUED) {
         const struct pick_queue_entry *entry = session->queue_entry;

@@ -258,6 +258,8 @@ void pick_session_on_timeout(struct pick_session *session);
 /* The proxy may be waiting for a response that needs more of its messages: answer_timeout_ns
  * applies. */
 bool pick_session_is_response_pending(const struct pick_session *session);
+/* Parts of the request's body are read, and not only counted. */
+bool pick_session_scans_body(const struct pick_session *session);
 
 /* Returns: memory that the stream takes besides what --body-memory counts: its arena, copies of
  * small pieces, and what a buffered message takes whatever its size. Unsent responses are not

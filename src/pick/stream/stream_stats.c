@@ -164,7 +164,8 @@ static void on_first_part(struct stream_stats *self, const struct stats_context 
     struct str type = ext_proc_header_find(&message->fields, STR("content-type"));
     struct str encoding = ext_proc_header_find(&message->fields, STR("content-encoding"));
     response->is_streamed |= str_starts_with(type, STR("text/event-stream"));
-    response->is_encoded = encoding.len > 0 && !str_is(encoding, "identity");
+    response->is_opaque = (encoding.len > 0 && !str_is(encoding, "identity")) ||
+                          str_starts_with(type, STR("application/octet-stream"));
     if (is_success(message)) {
         prove_model(self, context);
     } else {
@@ -181,7 +182,7 @@ static void on_body(struct stream_stats *self, struct arena *arena, struct str b
     if (response->first_ns == 0) {
         response->first_ns = now_ns;
         response->usage =
-            response->is_encoded ? NULL : arena_calloc(arena, 1, sizeof(*response->usage));
+            response->is_opaque ? NULL : arena_calloc(arena, 1, sizeof(*response->usage));
         if (response->usage) {
             response->usage->format = response->format;
         }

@@ -24,7 +24,7 @@ struct response_meter {
     struct usage_scan *usage;  /* NULL: the body is not read */
     bool is_streamed;          /* events, of which each has about a token */
     enum prompt_format format; /* of the request's body */
-    bool is_encoded;           /* compressed: the body can't be read */
+    bool is_opaque;            /* compressed, or binary: the body has no counts to read */
     bool is_over;
 };
 

@@ -36,8 +36,8 @@ struct envoy_instance {
     struct pick_admin admin;
     struct ready_file ready_file;
     unsigned n_stopping; /* components that have not stopped */
-    struct worker_msg tick_msg;
-    atomic_bool tick_posted;
+    struct worker_msg tick_msg, turn_msg;
+    atomic_bool tick_posted, turn_posted;
     struct timer tick;
 };
 
@@ -71,6 +71,19 @@ static void on_waiting(void *user) {
     struct envoy_instance *self = user;
     if (!atomic_exchange(&self->tick_posted, true)) {
         worker_post(self->main, &self->tick_msg);
+    }
+}
+
+static void run_turns(struct worker_msg *msg) {
+    struct envoy_instance *self = CONTAINER_OF(msg, struct envoy_instance, turn_msg);
+    atomic_store(&self->turn_posted, false);
+    envoy_workers_call_turns(self->workers);
+}
+
+static void on_turn(void *user) {
+    struct envoy_instance *self = user;
+    if (!atomic_exchange(&self->turn_posted, true)) {
+        worker_post(self->main, &self->turn_msg);
     }
 }
 
@@ -139,7 +152,8 @@ static enum status start_worker(const char *name, struct worker **out, struct er
 }
 
 static enum status open_workers(struct envoy_instance *self, struct error *err) {
-    struct envoy_workers_options options = {.on_waiting = on_waiting, .user = self};
+    struct envoy_workers_options options = {
+        .on_waiting = on_waiting, .on_turn = on_turn, .user = self};
     enum status st =
         pick_traces_open(&self->settings, self->arena, &self->traces, &self->span_writer, err);
     if (st == ST_OK) {
@@ -192,6 +206,7 @@ static enum status start(struct envoy_instance *self, struct error *err) {
     log_configure((enum log_level)self->settings.log_level,
                   (enum log_format)self->settings.log_format);
     self->tick_msg.run = run_tick;
+    self->turn_msg.run = run_turns;
     self->tick.on_expire = on_tick;
     self->budget.memory = self->settings.client_memory.n_bytes;
     self->budget.body_memory = self->settings.body_memory.n_bytes;
