@@ -3,7 +3,6 @@
 #include "python/calls.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -657,12 +656,6 @@ static enum sent send_response(sluice_instance *instance, const struct call *cal
     return !sent ? WORKER_IS_GONE : last ? SENT_LAST : SENT_ONE;
 }
 
-/* Returns: whether a message can be sent without waiting. */
-static int has_room(const sluice_instance *instance) {
-    struct pollfd fd = {.fd = instance->process.socket, .events = POLLOUT};
-    return poll(&fd, 1, 0) > 0;
-}
-
 /* The next call of which something may be sent. Returns: NULL when there is none. */
 static struct call *next_call(struct mailbox *mailbox, sluice_call_response **response) {
     struct call *call;
@@ -694,7 +687,7 @@ static enum sent send_next(sluice_instance *instance) {
         calls->blocked = CALLS_WAIT_FOR_LOCK;
         return SENT_LAST;
     }
-    if (!has_room(instance)) {
+    if (!instance_has_room(instance)) {
         pthread_mutex_unlock(&instance->send_lock);
         calls->blocked = CALLS_WAIT_FOR_ROOM;
         return SENT_LAST;

@@ -28,18 +28,9 @@ enum {
     STABLE_MS = 60000, /* a worker that lived for so long ends the growth of the pause */
     READ_BYTES = 65536,
     MOST_SMALL_REQUESTS = 64, /* a message of more may not fit into the socket */
-    CHECK_EVERY_MS = 1000,    /* is_ready is called so often */
-    CHECK_AGAIN_MS = 50,      /* where the worker has to read something else first */
-    CHECK_TIMEOUT_MS = 5000,  /* without an answer for so long the model is not ready */
 };
 
 /* ---- time ------------------------------------------------------------------------------------ */
-
-static uint64_t clock_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Waits for a change until `until_ns`. The lock is held. */
 static void wait_until(sluice_instance *instance, uint64_t until_ns) {
@@ -135,6 +126,11 @@ static int send_locked(sluice_instance *instance, const struct wire_buf *buf, in
     int sent = instance->process.socket >= 0 && send_all(instance, buf, fds, n_fds, until_ns);
     close_fds(fds, n_fds);
     return sent;
+}
+
+int instance_has_room(const sluice_instance *instance) {
+    struct pollfd fd = {.fd = instance->process.socket, .events = POLLOUT};
+    return poll(&fd, 1, 0) > 0;
 }
 
 int instance_send_locked(sluice_instance *instance, const struct wire_buf *buf, int *fds,
@@ -274,93 +270,6 @@ static int answer_metric(sluice_instance *instance, enum wire_type type,
     return send_reply(instance, SEND_TIMEOUT_MS);
 }
 
-/* ---- readiness ------------------------------------------------------------------------------- */
-
-/* Counts the instance among those that are ready, or not. */
-static void set_ready(sluice_instance *instance, int is_ready) {
-    if (instance->readiness.is_ready != is_ready) {
-        instance->readiness.is_ready = is_ready;
-        atomic_fetch_add_explicit(&instance->model->n_ready, is_ready ? 1 : -1,
-                                  memory_order_relaxed);
-    }
-}
-
-/* What is_ready has said, or that it is not ready and why. Changes are logged. */
-static void set_checked(sluice_instance *instance, int is_ready, const char *why, size_t n_bytes) {
-    struct readiness *readiness = &instance->readiness;
-    char before[sizeof(readiness->why)], text[sizeof(readiness->why) + 80];
-    snprintf(before, sizeof(before), "%s", readiness->why);
-    lines_copy_text(why, is_ready ? 0 : n_bytes, readiness->why, sizeof(readiness->why));
-    if (strcmp(before, readiness->why) != 0) {
-        snprintf(text, sizeof(text), "instance %u is %s%s%s", (unsigned)instance->index,
-                 is_ready ? "ready again" : "not ready", is_ready ? "" : ": ", readiness->why);
-        lines_log(&instance->lines, is_ready ? SLUICE_LOG_INFO : SLUICE_LOG_WARNING, text,
-                  strlen(text));
-    }
-    set_ready(instance, is_ready);
-}
-
-static void take_checked(sluice_instance *instance, struct wire_reader *reader) {
-    int is_ready = wire_read_u8(reader) != 0;
-    struct wire_text why = wire_read_text(reader);
-    if (!instance->readiness.in_flight) {
-        reader->failed = 1; /* it was not asked */
-    }
-    instance->readiness.in_flight = 0;
-    if (!reader->failed) {
-        int has_why = why.n_bytes > 0;
-        set_checked(instance, is_ready, has_why ? why.ptr : "is_ready", has_why ? why.n_bytes : 8);
-    }
-}
-
-/* Returns: 0 when the worker does not read what was sent before. */
-static int send_check(sluice_instance *instance) {
-    if (pthread_mutex_trylock(&instance->send_lock) != 0) {
-        return 0;
-    }
-    struct pollfd fd = {.fd = instance->process.socket, .events = POLLOUT};
-    int has_room = poll(&fd, 1, 0) > 0;
-    wire_begin(&instance->reply_buf, WIRE_CHECK);
-    if (has_room && wire_end(&instance->reply_buf)) { /* where it fails, the worker has ended */
-        (void)instance_send_locked(instance, &instance->reply_buf, NULL, 0);
-    }
-    pthread_mutex_unlock(&instance->send_lock);
-    return has_room;
-}
-
-/* Has is_ready called where it is time. Returns: in how many ms it is time again; -1: never. */
-static int check_readiness_locked(sluice_instance *instance) {
-    struct readiness *readiness = &instance->readiness;
-    uint64_t now_ns = clock_ns(), since_ms = (now_ns - readiness->sent_ns) / 1000000u;
-    if (!readiness->checks) {
-        return -1;
-    }
-    uint64_t due_ms = readiness->in_flight ? CHECK_TIMEOUT_MS : CHECK_EVERY_MS;
-    if (readiness->sent_ns > 0 && since_ms < due_ms) {
-        return (int)(due_ms - since_ms) + 1;
-    }
-    if (readiness->in_flight) {
-        char why[64];
-        int n = snprintf(why, sizeof(why), "is_ready has not returned after %d s",
-                         CHECK_TIMEOUT_MS / 1000);
-        set_checked(instance, 0, why, (size_t)n);
-        return POLL_MS; /* it is not called again before it returns */
-    }
-    if (!send_check(instance)) {
-        return CHECK_AGAIN_MS;
-    }
-    readiness->in_flight = 1;
-    readiness->sent_ns = now_ns;
-    return CHECK_TIMEOUT_MS;
-}
-
-static int check_readiness(sluice_instance *instance) {
-    pthread_mutex_lock(&instance->read_lock);
-    int ms = check_readiness_locked(instance);
-    pthread_mutex_unlock(&instance->read_lock);
-    return ms;
-}
-
 /* ---- all messages ---------------------------------------------------------------------------- */
 
 /* What became of a message. */
@@ -381,7 +290,7 @@ static enum outcome take_message(sluice_instance *instance, struct message *mess
         outcome = IS_READY;
         break;
     case WIRE_CHECKED:
-        take_checked(instance, &reader);
+        readiness_take(instance, &reader);
         break;
     case WIRE_FAILED: {
         struct wire_text text = wire_read_text(&reader);
@@ -817,7 +726,7 @@ static void finalize_worker(sluice_instance *instance) {
 /* Serves until the worker ends or the instance is closed. `reason`: why it ended. */
 static void serve(sluice_instance *instance, char *reason, size_t n_bytes) {
     while (!is_closing(instance) && !reason[0]) {
-        int check_ms = check_readiness(instance);
+        int check_ms = readiness_check(instance);
         int wait_ms = check_ms >= 0 && check_ms < POLL_MS ? check_ms : POLL_MS;
         if (step(instance, wait_ms, reason, n_bytes) != GO_ON) {
             return;
@@ -861,8 +770,8 @@ static void log_end(sluice_instance *instance, uint64_t next_ms) {
 /* Waits for the first answer of is_ready, so that the model is not ready before it. `reason`: the
  * worker has ended. */
 static void wait_checked(sluice_instance *instance, char *reason, size_t n_bytes) {
-    uint64_t until_ns = after_ms(CHECK_TIMEOUT_MS);
-    (void)check_readiness(instance);
+    uint64_t until_ns = after_ms(READINESS_TIMEOUT_MS);
+    (void)readiness_check(instance);
     while (instance->readiness.in_flight && !is_closing(instance) && clock_ns() < until_ns) {
         if (step(instance, POLL_MS, reason, n_bytes) != GO_ON) {
             if (!reason[0]) {
@@ -889,7 +798,7 @@ static int run_worker(sluice_instance *instance, uint64_t next_ms, int is_first)
         }
     }
     if (status == SLUICE_OK && !instance->readiness.checks) {
-        set_ready(instance, 1);
+        readiness_set(instance, 1);
     } else if (status == SLUICE_OK) {
         wait_checked(instance, reason, sizeof(reason));
     }
@@ -902,7 +811,7 @@ static int run_worker(sluice_instance *instance, uint64_t next_ms, int is_first)
         pthread_cond_broadcast(&instance->changed);
         pthread_mutex_unlock(&instance->lock);
         serve(instance, reason, sizeof(reason));
-        set_ready(instance, 0);
+        readiness_set(instance, 0);
         if (is_closing(instance) && !reason[0]) {
             finalize_worker(instance);
         } else {

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "python/block.h"
 #include "python/calls.h"
@@ -113,6 +114,27 @@ struct sluice_instance {
  * worker is gone. Thread: any; holds send_lock. */
 int instance_send_locked(sluice_instance *instance, const struct wire_buf *buf, int *fds,
                          size_t n_fds);
+
+/* Returns: whether a message can be sent without waiting. Holds send_lock. */
+int instance_has_room(const sluice_instance *instance);
+
+static inline uint64_t clock_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* readiness.c */
+
+enum { READINESS_TIMEOUT_MS = 5000 }; /* without an answer for so long the model is not ready */
+
+/* Counts the instance among those that are ready, or not. Thread: supervisor. */
+void readiness_set(sluice_instance *instance, int is_ready);
+/* Handles CHECKED; a reader that has failed says that it breaks a rule. Holds read_lock. */
+void readiness_take(sluice_instance *instance, struct wire_reader *reader);
+/* Has is_ready called where it is time. Returns: in how many ms it is time again; -1: never.
+ * Thread: supervisor. */
+int readiness_check(sluice_instance *instance);
 
 /* answers.c */
 
