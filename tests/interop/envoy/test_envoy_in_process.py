@@ -7,7 +7,10 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 import yaml
@@ -17,6 +20,7 @@ from lib.envoy import ADMIN, LISTENER, SERVERS, Envoy, deployed, patient, places
 from lib.gateway import IN_PROCESS, Gateway
 from lib.load import Load
 from lib.ports import free_port
+from lib.server import binary
 
 pytestmark = pytest.mark.programs
 
@@ -405,7 +409,166 @@ def test_in_process_listener_is_replaced_under_load(tmp_path, echoes):
     assert "can't start" not in envoy.log_text()
 
 
+def waiting_at(envoy, bodies):
+    """Threads whose requests wait, as no server has a place for them; the statuses of their replies are added to the list,
+    None where the connection ends without one."""
+    statuses, threads = [], []
+
+    def run(body):
+        with http1.Connection(envoy.address) as connection:
+            connection.send(http1.post(POST, body))
+            try:
+                statuses.append(connection.read_answer("POST").status)
+            except http1.Closed:
+                statuses.append(None)
+    for body in bodies:
+        threads.append(threading.Thread(target=run, args=(body,)))
+        threads[-1].start()
+    return threads, statuses
+
+
+@pytest.fixture
+def occupied(tmp_path, echoes):
+    """occupied(): an Envoy with its listener in a file, whose three servers have a request each, and four more that wait.
+    Returns: it, the listener, its file, and threads and statuses of those four."""
+    with contextlib.ExitStack() as ending:
+        def begin():
+            pool, path = tmp_path / "pool.yaml", str(tmp_path / "listener.json")
+            pool.write_text(WAITING % "10m" + POOL % "\n".join(f"  - {one.address}" for one in echoes))
+            text = patient(deployed("in-process.yaml", {LISTENER: f"127.0.0.1:{free_port()}"})).replace(
+                "config: pool.yaml", f"config: {pool}, metrics: none, log-level: debug")
+            text, listener = listener_from_file(text, path)
+            envoy = Envoy(tmp_path, text)
+            ending.callback(envoy.kill)
+            for _ in range(3):
+                busy = ending.enter_context(http1.Connection(envoy.address))
+                busy.send(http1.post(POST, BODY, b"x-answer: pause"))
+                assert busy.read_head().status == 200
+            threads, statuses = waiting_at(envoy, (BODY, LONG, BODY, LONG))
+            envoy.wait_for(time.monotonic() + http1.PATIENCE,
+                           lambda: envoy.counter("http.inference.downstream_rq_active") == 7)
+            return envoy, listener, path, threads, statuses
+        yield begin
+        for one in echoes:
+            one.let_go()
+
+
+def test_in_process_waiting_requests_outlive_their_listener(occupied, echoes):
+    """Another one with other settings has a picker of its own; requests that wait at the first one are served, and it ends."""
+    envoy, listener, path, threads, statuses = occupied()
+    said = json.dumps(listener).replace('"log-level": "debug"', '"log-level": "info"')
+    replace_whole(path, '{"resources": [%s]}' % said)
+    envoy.wait_for(time.monotonic() + http1.PATIENCE, lambda: envoy.log_text().count("picker in Envoy: ready") == 2)
+    for one in echoes:
+        one.let_go()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 4
+    assert InProcess.post(envoy).status == 200
+    envoy.stop()
+    assert envoy.log_text().count("picker in Envoy: stopped") == 2
+
+
+@pytest.mark.parametrize("how", ["", "?graceful&skip_exit"])
+def test_in_process_waiting_requests_outlive_drain(occupied, echoes, how):
+    """Envoy closes its listeners, and the requests that it has are served."""
+    envoy, _, _, threads, statuses = occupied()
+    envoy.ask("/drain_listeners" + how, "POST")
+    for one in echoes:
+        one.let_go()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 4
+    envoy.stop()
+
+
+def test_in_process_stop_with_waiting_requests_ends(occupied):
+    """SIGTERM while requests wait: Envoy ends, and so does the picker."""
+    envoy, _, _, threads, statuses = occupied()
+    envoy.stop()
+    for thread in threads:
+        thread.join()
+    assert statuses == [None] * 4
+    assert "picker in Envoy: stopped" in envoy.log_text()
+
+
+def test_in_process_hot_restart_loses_no_request(tmp_path, echoes):
+    """A second Envoy with the module takes the listener over, while the first one ends with its requests."""
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(POOL % "\n".join(f"  - {one.address}" for one in echoes))
+    text = patient(deployed("in-process.yaml", {LISTENER: f"127.0.0.1:{free_port()}"})).replace(
+        "config: pool.yaml", f"config: {pool}, metrics: none")
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    number, times = tmp_path / "base-id", ("--drain-time-s", "1", "--parent-shutdown-time-s", "3")
+    envoys = [Envoy(folders[0], text, restart=("--use-dynamic-base-id", "--base-id-path", str(number), *times))]
+    try:
+        with Load(envoys[0].address, 4, "POST", "/v1/completions", BODY) as load:
+            load.wait_more(50, 200)
+            envoys.append(Envoy(folders[1], text, restart=("--base-id", number.read_text().strip(), "--restart-epoch", "1",
+                                                           *times)))
+            assert envoys[0].process.wait(http1.PATIENCE) == 0
+            load.wait_more(50, 200)
+        assert set(load.outcomes) == {200}
+        assert "picker in Envoy: stopped" in envoys[0].log_text()
+        envoys[1].stop()
+    finally:
+        for envoy in envoys:
+            envoy.kill()
+
+
+# ---- several filters -----------------------------------------------------------------------------
+
+def filter_of(tree):
+    """The list of filters of the one listener, and that of the picker."""
+    filters = tree["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+    return filters, next(one for one in filters if one["name"] == "sluice")
+
+
+@pytest.mark.parametrize("settings", [{}, {"log-level": "warning"}])
+def test_in_process_two_filters_in_one_chain(start, settings):
+    """Each picks, with one picker or with one of its own; the second one's choice counts."""
+    def twice(text):
+        tree = yaml.safe_load(text)
+        filters, first = filter_of(tree)
+        second = json.loads(json.dumps(first))
+        second["name"] = "again"
+        second["typed_config"]["filter_config"]["value"].update(settings)
+        filters.insert(1, second)
+        return yaml.safe_dump(tree)
+    inside = start(change=twice)
+    assert {inside.served_by() for _ in range(40)} == {"a", "b", "c"}
+    assert inside.post(b'{"model": "unheard"}').status == 404
+    assert inside.post(LONG).status == 200
+
+
+def test_in_process_listeners_with_same_settings_share_picker(start):
+    def twice(text):
+        tree = yaml.safe_load(text)
+        listeners = tree["static_resources"]["listeners"]
+        listeners.append({**json.loads(json.dumps(listeners[0])), "name": "other"})
+        return yaml.safe_dump(tree)
+    inside = start(change=twice)
+    for listener in json.loads(inside.envoy.ask("/listeners?format=json"))["listener_statuses"]:
+        bound = listener["local_address"]["socket_address"]
+        inside.address = f"{bound['address']}:{bound['port_value']}"
+        assert inside.post().status == 200
+    assert inside.envoy.log_text().count("picker in Envoy: ready") == 1
+
+
 # ---- configuration -------------------------------------------------------------------------------
+
+def test_in_process_program_without_its_functions_is_told():
+    """An Envoy before 1.40 has not all of the functions: here none, as another program loads the library."""
+    module = os.path.join(os.path.dirname(binary()), "envoy", "libsluice_envoy.so")
+    program = ("import ctypes, sys; start = ctypes.CDLL(sys.argv[1]).envoy_dynamic_module_on_program_init; "
+               "start.restype = ctypes.c_char_p; print(start())")
+    done = subprocess.run([sys.executable, "-c", program, module], capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"
+    assert "libsluice_envoy.so needs Envoy 1.40 or a later one" in done.stderr
+    assert "missing=envoy_dynamic_module_callback_http_filter_get_worker_index" in done.stderr
+
 
 @pytest.mark.parametrize("config, says", [
     ("{config: /nowhere/pool.yaml}", "/nowhere/pool.yaml"),
