@@ -72,7 +72,7 @@ void log_message(enum log_level level, const char *event);
 void log_report(const char *event, struct str text);
 
 /* A line of another process that is in this form already, written as it is, without the limit. */
-void log_pass(struct str line);
+void log_pass(struct str text);
 
 /* Shows a line below the log of a terminal until the next line of the log, which takes its place;
  * an empty one removes it. Control characters are left out, and what is wider than `columns`.
