@@ -21,7 +21,7 @@ static int failed(const struct gateway_settings *settings, const struct error *e
 static int run_command(const struct gateway_settings *settings, struct arena *arena) {
     struct error err;
     if (settings->print_config) {
-        return gateway_settings_check_pool(settings, &err) == ST_OK
+        return gateway_settings_check_pools(settings, &err) == ST_OK
                    ? gateway_print_config(settings, arena)
                    : failed(settings, &err);
     }

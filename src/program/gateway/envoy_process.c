@@ -19,6 +19,7 @@ static const uint64_t FIRST_PAUSE_NS = 100 * MS, LONGEST_PAUSE_NS = 30000 * MS;
 /* One that has served so long has not failed at its start. */
 static const uint64_t STEADY_NS = 60000 * MS;
 static const uint64_t KILL_NS = 5000 * MS;
+static const uint64_t SLOW_START_NS = 10000 * MS;
 
 enum { MOST_STATS_BYTES = 4096, IDLE_CONNECTIONS = 2 };
 
@@ -114,6 +115,13 @@ static enum status ask(struct envoy_process *self, const char *method, const cha
     return http_fetch_start(self->fetcher, &request, NULL, &err);
 }
 
+static void warn_of_slow_start(struct envoy_process *self) {
+    if (!self->is_slow && clock_between_ns(self->started_ns, clock_now_ns()) >= SLOW_START_NS) {
+        self->is_slow = true;
+        log_message(LOG_WARNING, "Envoy runs, and is not ready yet");
+    }
+}
+
 static void on_ready_answer(void *user, const struct http_fetch_result *fetched) {
     struct envoy_process *self = user;
     self->fetching = false;
@@ -121,6 +129,7 @@ static void on_ready_answer(void *user, const struct http_fetch_result *fetched)
         return;
     }
     if (fetched->error.status != ST_OK || fetched->status != 200) {
+        warn_of_slow_start(self);
         wait_ns(self, POLL_NS);
         return;
     }
@@ -169,6 +178,8 @@ static enum status start(struct envoy_process *self, struct error *err) {
     enum status st = subprocess_start(self->options.worker, &spec, &self->subprocess, err);
     if (st == ST_OK) {
         self->phase = ENVOY_STARTING;
+        self->started_ns = clock_now_ns();
+        self->is_slow = false;
         atomic_fetch_add(&self->n_starts, 1);
         wait_ns(self, POLL_NS);
     }

@@ -42,7 +42,8 @@ struct envoy_process {
     struct timer timer;             /* the next poll, or the end of the pause */
     struct timer kill_timer;        /* while stopping */
     unsigned n_failures;            /* in a row */
-    uint64_t ready_ns;              /* when it became ready */
+    uint64_t started_ns, ready_ns;  /* when it was started, and when it became ready */
+    bool is_slow;                   /* it was logged that it is not ready yet */
     uint64_t n_in_flight;           /* requests, when it was asked last; while draining */
     atomic_uint_least64_t n_starts; /* for the metrics */
     char last_error[512];           /* its last line that was an error; "": none */

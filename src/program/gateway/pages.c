@@ -203,7 +203,8 @@ static void open_listeners(void *arg) {
     if (opening->st != ST_OK) {
         return;
     }
-    pool_answers_init(&self->answers, self->fetcher, self->options.picker_socket);
+    pool_answers_init(&self->answers, self->options.settings, self->fetcher,
+                      self->options.picker_socket);
     opening->st = admin_listener_open(&self->listener, &options, opening->err);
     if (opening->st == ST_OK) {
         options.where = self->options.answers_at;

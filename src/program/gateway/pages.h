@@ -16,6 +16,7 @@
 #include "telemetry/admin/router.h"
 
 struct gateway_pages_options {
+    const struct gateway_settings *settings;
     const char *where; /* --metrics */
     const char *picker_socket, *admin_socket;
     const char *answers_at;  /* "unix:/path" of the listener for Envoy */

@@ -190,6 +190,21 @@ struct models_fetch {
     struct str refusal_text; /* and its body */
 };
 
+/* Is there a pool that takes requests for the model? */
+static bool is_admitted(const struct pool_specs *specs, struct str id) {
+    for (size_t i = 0; i < specs->n; i++) {
+        const struct pool_spec *spec = specs->items[i];
+        bool admitted = !spec->strict_models;
+        for (size_t k = 0; k < spec->n_models && !admitted; k++) {
+            admitted = str_eq(spec->models[k].name, id);
+        }
+        if (admitted) {
+            return true;
+        }
+    }
+    return specs->n == 0;
+}
+
 static bool has_model(const struct doc_node *const *models, size_t n, struct str id) {
     for (size_t i = 0; i < n; i++) {
         struct doc_node other = doc_get(models[i], "id");
@@ -201,7 +216,8 @@ static bool has_model(const struct doc_node *const *models, size_t n, struct str
 }
 
 /* Appends the models of an answer that are not in the list yet. */
-static void add_models(struct models_fetch *fetch, const struct doc *doc, struct json_writer *json,
+static void add_models(struct models_fetch *fetch, const struct doc *doc,
+                       const struct pool_specs *specs, struct json_writer *json,
                        const struct doc_node **seen, size_t *n_seen) {
     struct doc_node *root = arena_calloc(fetch->arena, 2, sizeof(*root)), item = {.doc = NULL};
     root[0] = doc_root(doc);
@@ -214,13 +230,41 @@ static void add_models(struct models_fetch *fetch, const struct doc *doc, struct
         struct doc_node *kept = arena_calloc(fetch->arena, 1, sizeof(*kept));
         *kept = item;
         seen[(*n_seen)++] = kept;
-        json_write_value(json, JSON_ELEMENT, item.val);
+        if (is_admitted(specs, json_text(id.val))) {
+            json_write_value(json, JSON_ELEMENT, item.val);
+        }
+    }
+}
+
+/* Appends the names that a pool replaces by that of a model which an endpoint has. */
+static void add_replaced(const struct pool_spec *spec, struct json_writer *json,
+                         const struct doc_node *const *seen, size_t n_seen) {
+    for (size_t i = 0; i < spec->n_models; i++) {
+        const struct pool_model *model = &spec->models[i];
+        size_t k = 0;
+        while (k < model->targets.n && !has_model(seen, n_seen, model->targets.items[k].model)) {
+            k++;
+        }
+        if (k == model->targets.n || has_model(seen, n_seen, model->name)) {
+            continue;
+        }
+        json_write_open(json, JSON_ELEMENT, '{');
+        json_write_string(json, "id", model->name);
+        json_write_string(json, "object", STR("model"));
+        json_write_string(json, "owned_by", STR("sluice"));
+        json_write_string(json, "root", model->targets.items[k].model);
+        json_write_close(json, '}');
     }
 }
 
 static void print_models(struct models_fetch *fetch, struct buf *out) {
     struct json_writer json = {.out = out};
+    struct pool_specs specs = {.n = 0};
+    struct error err;
     size_t n = 0, n_seen = 0;
+    if (gateway_settings_read_pools(fetch->pool->settings, &specs, &err) != ST_OK) {
+        specs = (struct pool_specs){.n = 0}; /* the file is being changed, or invalid */
+    }
     for (size_t i = 0; i < fetch->n_answers; i++) {
         struct doc_node root = {.doc = NULL};
         if (fetch->answers[i].doc) {
@@ -235,9 +279,13 @@ static void print_models(struct models_fetch *fetch, struct buf *out) {
     json_write_open(&json, "data", '[');
     for (size_t i = 0; i < fetch->n_answers; i++) {
         if (fetch->answers[i].doc) {
-            add_models(fetch, fetch->answers[i].doc, &json, seen, &n_seen);
+            add_models(fetch, fetch->answers[i].doc, &specs, &json, seen, &n_seen);
         }
     }
+    for (size_t i = 0; i < specs.n; i++) {
+        add_replaced(specs.items[i], &json, seen, n_seen);
+    }
+    pool_specs_free(&specs);
     json_write_close(&json, ']');
     json_write_close(&json, '}');
 }
@@ -384,8 +432,9 @@ void pool_answers_models(struct pool_answers *self, struct http_exchange *exchan
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-void pool_answers_init(struct pool_answers *self, struct http_fetcher *fetcher,
-                       const char *picker_socket) {
+void pool_answers_init(struct pool_answers *self, const struct gateway_settings *settings,
+                       struct http_fetcher *fetcher, const char *picker_socket) {
+    self->settings = settings;
     self->fetcher = fetcher;
     self->picker_socket = picker_socket;
     STAILQ_INIT(&self->waiters);

@@ -3,7 +3,9 @@
  *
  * Which endpoints there are, the picker in Envoy knows: its status is fetched when it is needed, at
  * most every STATUS_NS, for all requests that wait for it. The lists of models are fetched from the
- * endpoints, with the Authorization of the client, once for all clients with the same.
+ * endpoints, with the Authorization of the client, once for all clients with the same. Where the
+ * pools' configuration has models, those that it refuses are left out, and names that it replaces
+ * are added.
  *
  * Thread: the worker's. */
 #ifndef SLUICE_PROGRAM_GATEWAY_POOL_ANSWERS_H
@@ -13,6 +15,7 @@
 
 #include "net/client/http_fetch.h"
 #include "net/server/http/server.h"
+#include "program/gateway/settings.h"
 
 struct models_fetch;
 struct status_waiter;
@@ -25,6 +28,7 @@ struct pool_answers_endpoint {
 };
 
 struct pool_answers {
+    const struct gateway_settings *settings;
     struct http_fetcher *fetcher;
     const char *picker_socket;
     bool stopping; /* nothing more is fetched */
@@ -42,8 +46,8 @@ struct pool_answers {
 
 /* Zeroed memory. The fetcher is another's, and stops before the end; its callbacks are called by
  * then. Owns: pool_answers_free. */
-void pool_answers_init(struct pool_answers *self, struct http_fetcher *fetcher,
-                       const char *picker_socket);
+void pool_answers_init(struct pool_answers *self, const struct gateway_settings *settings,
+                       struct http_fetcher *fetcher, const char *picker_socket);
 void pool_answers_free(struct pool_answers *self);
 
 /* The gateway runs: 200. */

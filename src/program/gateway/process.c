@@ -363,7 +363,7 @@ static enum status start_envoy(struct gateway_process *self, const char *envoy,
 
 static enum status start_gateway(struct gateway_process *self, struct error *err) {
     const char *envoy = NULL, *module_folder = NULL;
-    if (gateway_settings_check_pool(self->settings, err) != ST_OK ||
+    if (gateway_settings_check_pools(self->settings, err) != ST_OK ||
         gateway_find_envoy(self->settings, self->arena, &envoy, err) != ST_OK ||
         gateway_find_module(self->settings, self->arena, &module_folder, err) != ST_OK ||
         open_security(self, err) != ST_OK || process_start(&self->process, 0, err) != ST_OK ||
@@ -380,6 +380,7 @@ static enum status start_gateway(struct gateway_process *self, struct error *err
         .picker_socket = self->sockets.picker,
         .admin_socket = self->sockets.admin,
         .answers_at = arena_printf(self->arena, "unix:%s", self->sockets.answers).ptr,
+        .settings = self->settings,
         .keys = self->keys,
         .envoy = &self->envoy,
         .worker = self->process.threads.admin};

@@ -108,14 +108,19 @@ bool gateway_has_tls(const struct gateway_settings *settings) {
     return settings->http_tls_cert && !address_is_unix(&settings->http_address);
 }
 
-enum status gateway_settings_check_pool(const struct gateway_settings *settings,
-                                        struct error *err) {
+enum status gateway_settings_read_pools(const struct gateway_settings *settings,
+                                        struct pool_specs *out, struct error *err) {
     struct pool_watch_options options = {.config = settings->config,
                                          .config_text = settings->config_text,
                                          .endpoints = settings->endpoints.items,
                                          .n_endpoints = settings->endpoints.n};
+    return pool_watch_read(&options, out, err);
+}
+
+enum status gateway_settings_check_pools(const struct gateway_settings *settings,
+                                         struct error *err) {
     struct pool_specs specs;
-    enum status st = pool_watch_read(&options, &specs, err);
+    enum status st = gateway_settings_read_pools(settings, &specs, err);
     if (st == ST_OK) {
         pool_specs_free(&specs);
     }

@@ -8,6 +8,7 @@
 
 #include "core/base/arena.h"
 #include "net/transport/address.h"
+#include "pick/pool/set.h"
 #include "program/options/options.h"
 
 /* As --retry-on names them. */
@@ -31,8 +32,12 @@ int gateway_settings_read(int argc, char **argv, struct arena *arena, struct gat
 /* Is --http over TLS? A Unix socket is not. */
 bool gateway_has_tls(const struct gateway_settings *settings);
 
-/* Reads and checks the pool, as the picker will. Returns: ST_BAD_CONFIG, ST_IO. */
-enum status gateway_settings_check_pool(const struct gateway_settings *settings,
-                                        struct error *err) SLUICE_MUST_USE;
+/* Reads and checks the pools, as the picker will. Returns: ST_BAD_CONFIG, ST_IO. Owns: *out until
+ * pool_specs_free. Thread: any. */
+enum status gateway_settings_read_pools(const struct gateway_settings *settings,
+                                        struct pool_specs *out, struct error *err) SLUICE_MUST_USE;
+/* The same without the pools. */
+enum status gateway_settings_check_pools(const struct gateway_settings *settings,
+                                         struct error *err) SLUICE_MUST_USE;
 
 #endif

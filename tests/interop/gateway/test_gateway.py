@@ -187,6 +187,34 @@ def test_gateway_client_leaves_and_its_request_ends(start):
     gateway.wait_at_rest()
 
 
+def test_gateway_client_leaves_and_server_is_told(start, echoes):
+    """The server can't write its answer of 64 MB any more."""
+    gateway = start()
+    for one in echoes:  # of earlier tests
+        one.let_go()
+    gateway.wait_for(lambda: sum(one.n_now for one in echoes) == 0, "servers without requests")
+    with http1.Connection(gateway.address) as connection:
+        connection.send(http1.post(b"/v1/completions", BODY, b"x-answer: flood"))
+        assert connection.read_head().status == 200
+        assert sum(one.n_now for one in echoes) == 1
+        connection.reset()
+    gateway.wait_for(lambda: sum(one.n_now for one in echoes) == 0, "the end of the server's answer")
+
+
+def test_gateway_over_max_connections_closes(start):
+    gateway = start("--max-connections", "5")
+    held = [http1.Connection(gateway.address) for _ in range(5)]
+    for connection in held:  # each is accepted
+        connection.send(http1.post(b"/v1/completions", BODY))
+        assert connection.read_answer("POST").status == 200
+    with http1.Connection(gateway.address) as further:
+        assert not further.more()
+    for connection in held:
+        connection.close()
+    gateway.wait_for(lambda: "envoy_http_downstream_cx_active{envoy_http_conn_manager_prefix=\"inference\"} 0"
+                     in gateway.page("/metrics"), "the end of the connections")
+
+
 def test_gateway_client_that_never_reads_costs_others_nothing(start, echoes):
     """Of an answer of 64 MB, which neither Envoy nor the server holds for it."""
     gateway = start()
@@ -256,6 +284,11 @@ def test_gateway_kserve_clients(start, servers):
             assert error is None and (result.as_numpy("OUTPUT0") == values).all()
         client.stop_stream()
     gateway.wait_at_rest()
+    gateway.stop()
+    gateway = start(endpoints=[servers[0].address, "127.0.0.1:1"])  # a call that is refused has a second choice, too
+    with over_grpc.InferenceServerClient(gateway.address) as client:
+        for _ in range(20):
+            assert (client.infer("digits", [given]).as_numpy("OUTPUT0") == values).all()
     gateway.stop()
     start.made = GatewayCommand(gateway.folder, ["--endpoint", "127.0.0.1:1"])
     start.ends_well = False
@@ -428,6 +461,17 @@ def test_gateway_lists_models_of_those_that_answer(start, lists, bad):
     assert "b" in names and set(names) <= {"b", "x"}
 
 
+def test_gateway_lists_models_as_the_pool_names_them(start, lists, echoes, tmp_path):
+    """Without those that the pool refuses, with the names that it replaces."""
+    pool = tmp_path / "pool.yaml"
+    pool.write_text("models: [a, gone, {name: digits, targets: [{model: b}]}, {name: lost, targets: [{model: unheard}]}]\n")
+    gateway = start("--config", pool)
+    lists('{"data": [{"id": "a"}, {"id": "b"}]}', '{"data": [{"id": "c"}]}', None)
+    models = {model["id"]: model for model in json.loads(get(gateway, "/v1/models").body)["data"]}
+    assert models == {"a": {"id": "a"}, "digits": {"id": "digits", "object": "model", "owned_by": "sluice", "root": "b"}}
+    assert gateway.post(b'{"model": "c"}').status == 404
+
+
 def test_gateway_refusal_of_list_is_passed_on(start, lists):
     gateway = start()
     lists(*['{"error": "wrong key"}'] * 3, status=401)
@@ -522,6 +566,13 @@ def test_gateway_access_log(start, tmp_path):
     gateway.wait_for(lines, "a line")  # Envoy writes it ten seconds later, at most
     assert lines()[0]["path"] == "/v1/completions" and lines()[0]["status"] == 200
     assert lines()[0]["endpoint"].startswith("127.0.0.1:")
+
+
+def test_gateway_access_log_on_standard_output(start, tmp_path):
+    with open(tmp_path / "output", "wb") as output:
+        gateway = start("--access-log", "-", stdout=output)
+    assert gateway.post(BODY).status == 200
+    gateway.wait_for(lambda: '"/v1/completions"' in (tmp_path / "output").read_text(), "a line")
 
 
 def test_gateway_drains(start, echoes):
