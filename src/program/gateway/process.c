@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
@@ -31,7 +32,8 @@ struct gateway_process {
     const struct gateway_settings *settings;
     struct process process;
     struct arena *arena;
-    char *folder; /* "/tmp/sluice-gateway-…"; NULL: there is none */
+    char *folder;    /* "/tmp/sluice-gateway-…"; NULL: there is none */
+    int folder_lock; /* its descriptor; -1: none */
     const char *config_file;
     struct envoy_sockets sockets;
     int held_port; /* a socket that is bound to the port of --http, and does not listen; -1: none */
@@ -71,6 +73,11 @@ static enum status make_folder(struct gateway_process *self, struct error *err) 
     self->sockets.admin = path_in(self, "admin");
     self->sockets.picker = path_in(self, "picker");
     self->sockets.answers = path_in(self, "answers");
+    /* systemd-tmpfiles, which removes old files of /tmp, leaves a folder with a lock alone. */
+    self->folder_lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (self->folder_lock < 0 || flock(self->folder_lock, LOCK_SH) != 0) {
+        return fail_io(err, "locking", folder);
+    }
     return ST_OK;
 }
 
@@ -398,6 +405,7 @@ enum status gateway_process_run(const struct gateway_settings *settings, struct 
     struct gateway_process self = {
         .settings = settings,
         .held_port = -1,
+        .folder_lock = -1,
         .arena = must_arena_new("the gateway"),
         .process = {.handlers = &handlers,
                     .user = &self,
@@ -419,6 +427,9 @@ enum status gateway_process_run(const struct gateway_settings *settings, struct 
     remove_folder(&self);
     if (self.held_port >= 0) {
         close(self.held_port);
+    }
+    if (self.folder_lock >= 0) {
+        close(self.folder_lock);
     }
     if (st == ST_OK && self.failure.status != ST_OK) {
         *err = self.failure;

@@ -117,12 +117,39 @@ enum status gateway_settings_read_pools(const struct gateway_settings *settings,
     return pool_watch_read(&options, out, err);
 }
 
+/* Envoy's configuration has the protocol's own names (envoy_config.c). */
+static enum status check_names(const struct protocol *protocol, struct error *err) {
+    struct protocol presets;
+    protocol_init(&presets);
+    const struct {
+        const char *name;
+        struct str given, preset;
+    } rows_used[] = {
+        {"destination_header", protocol->destination_header, presets.destination_header},
+        {"destination_namespace", protocol->destination_namespace, presets.destination_namespace},
+        {"fallback_key", protocol->fallback_key, presets.fallback_key},
+    };
+    for (size_t i = 0; i < sizeof(rows_used) / sizeof(rows_used[0]); i++) {
+        if (!str_eq(rows_used[i].given, rows_used[i].preset)) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "protocol.%s is %.*s; the gateway's Envoy needs the default, %.*s",
+                             rows_used[i].name, STR_ARG(rows_used[i].given),
+                             STR_ARG(rows_used[i].preset));
+        }
+    }
+    return ST_OK;
+}
+
 enum status gateway_settings_check_pools(const struct gateway_settings *settings,
                                          struct error *err) {
     struct pool_specs specs;
     enum status st = gateway_settings_read_pools(settings, &specs, err);
-    if (st == ST_OK) {
-        pool_specs_free(&specs);
+    if (st != ST_OK) {
+        return st;
     }
+    for (size_t i = 0; st == ST_OK && i < specs.n; i++) {
+        st = check_names(&specs.items[i]->protocol, err);
+    }
+    pool_specs_free(&specs);
     return st;
 }

@@ -731,6 +731,7 @@ def test_gateway_envoy_without_module_is_error(tmp_path):
     (["--endpoint", "127.0.0.1:1", "--envoy", "/nowhere/envoy"], 1, "--envoy /nowhere/envoy"),
     (["--endpoint", "127.0.0.1:1", "--envoy-module", "/nowhere.so"], 1, "/nowhere.so"),
     (["--config-text", "endpoints: 5"], 1, "--config-text"),
+    (["--config-text", "{endpoints: [127.0.0.1:1], protocol: {destination_header: x-other}}"], 1, "destination_header"),
     (["--endpoint", "127.0.0.1:1", "--keys", "/nowhere.yaml"], 1, "--keys"),
     (["--endpoint", "127.0.0.1:1", "--keys", "/nowhere.yaml", "--print-config"], 2, "--print-config"),
     (["--endpoint", "127.0.0.1:1", "--http-tls-key", "x"], 2, "--http-tls-cert"),
