@@ -81,11 +81,6 @@ struct str ext_proc_metadata_make(struct arena *arena, const struct ext_proc_nam
     return make_struct(arena, EXT_PROC_F_FILTER_METADATA, spaces, n);
 }
 
-struct str ext_proc_attributes_make(struct arena *arena, const struct ext_proc_namespace *spaces,
-                                    size_t n) {
-    return make_struct(arena, EXT_PROC_F_ATTRIBUTES, spaces, n);
-}
-
 struct str ext_proc_struct_make(struct arena *arena, const struct ext_proc_namespace *space) {
     struct buf bytes;
     buf_init(&bytes, arena, 256);

@@ -11,13 +11,10 @@
 enum status ext_proc_headers_make(struct arena *arena, const struct ext_proc_header *headers,
                                   size_t n, struct ext_proc_headers *out,
                                   struct error *err) SLUICE_MUST_USE;
-/* For its `metadata`, and for its `message` where that is of attributes only. Keys and texts that
- * are not UTF-8 are passed on as they are. Returns: ptr NULL when out of memory. Owns: a copy, in
- * `arena`. */
+/* For its `metadata`. Keys and texts that are not UTF-8 are passed on as they are. Returns: ptr
+ * NULL when out of memory. Owns: a copy, in `arena`. */
 struct str ext_proc_metadata_make(struct arena *arena, const struct ext_proc_namespace *spaces,
                                   size_t n);
-struct str ext_proc_attributes_make(struct arena *arena, const struct ext_proc_namespace *spaces,
-                                    size_t n);
 /* A google.protobuf.Struct of the namespace's entries. Returns: as ext_proc_metadata_make. */
 struct str ext_proc_struct_make(struct arena *arena, const struct ext_proc_namespace *space);
 

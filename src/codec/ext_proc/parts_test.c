@@ -55,7 +55,7 @@ static void ext_proc_metadata_and_attributes_are_found(void **state) {
     static const struct ext_proc_namespace space = {STR("space"), entries, 3};
     struct arena *arena = arena_new(NULL, 0);
     struct ext_proc_request request = {.metadata = ext_proc_metadata_make(arena, &space, 1),
-                                       .message = ext_proc_attributes_make(arena, &space, 1)};
+                                       .attributes = &space};
     (void)state;
     struct ext_proc_value text = ext_proc_metadata_find(&request, STR("space"), STR("text"));
     assert_true(text.kind == EXT_PROC_STRING && str_is(text.text, "value"));
@@ -68,6 +68,13 @@ static void ext_proc_metadata_and_attributes_are_found(void **state) {
     }
     struct ext_proc_value found = ext_proc_attribute_find(&request, STR("space"), STR("number"));
     assert_true(found.kind == EXT_PROC_NUMBER && found.number > 31.5 && found.number < 32.5);
+    found = ext_proc_attribute_find(&request, STR("space"), STR("text"));
+    assert_true(found.kind == EXT_PROC_STRING && str_is(found.text, "value"));
+    assert_int_equal(ext_proc_attribute_find(&request, STR("space"), STR("none")).kind,
+                     EXT_PROC_ABSENT);
+    request.message = STR("");
+    assert_int_equal(ext_proc_attribute_find(&request, STR("other"), STR("text")).kind,
+                     EXT_PROC_ABSENT);
     assert_int_equal(ext_proc_metadata_make(arena, NULL, 0).len, 0);
     arena_free(arena);
 }

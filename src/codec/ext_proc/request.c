@@ -216,7 +216,24 @@ bool ext_proc_metadata_has(const struct ext_proc_request *request, struct str sp
     return ext_proc_struct_has(request->metadata, EXT_PROC_F_FILTER_METADATA, space);
 }
 
+/* That of a list that was not encoded. */
+static struct ext_proc_value find_entry(const struct ext_proc_namespace *space, struct str key) {
+    for (size_t i = 0; i < space->n_entries; i++) {
+        const struct ext_proc_entry *entry = &space->entries[i];
+        if (str_eq(entry->key, key)) {
+            return entry->numbers
+                       ? (struct ext_proc_value){.kind = EXT_PROC_NUMBER,
+                                                 .number = entry->numbers[0].number}
+                       : (struct ext_proc_value){.kind = EXT_PROC_STRING, .text = entry->text};
+        }
+    }
+    return (struct ext_proc_value){.kind = EXT_PROC_ABSENT};
+}
+
 struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *request,
                                               struct str space, struct str key) {
+    if (request->attributes && str_eq(request->attributes->name, space)) {
+        return find_entry(request->attributes, key);
+    }
     return ext_proc_struct_find(request->message, EXT_PROC_F_ATTRIBUTES, space, key);
 }

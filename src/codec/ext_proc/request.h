@@ -46,6 +46,7 @@ struct ext_proc_headers {
     bool is_compact;  /* each is written as Envoy does: ext_proc_header_next_compact reads it */
 };
 
+struct ext_proc_namespace;
 struct ext_proc_request {
     enum ext_proc_kind kind;
     struct ext_proc_headers fields; /* of headers and trailers */
@@ -60,6 +61,9 @@ struct ext_proc_request {
     struct ext_proc_config config;
     struct str metadata; /* metadata_context, for ext_proc_metadata_find; mostly empty */
     struct str message;  /* the whole message, for ext_proc_attribute_find */
+    /* In its place, of a part that was not decoded (parts.h): texts and numbers of one space; NULL:
+     * none. */
+    const struct ext_proc_namespace *attributes;
 };
 
 /* Decodes. Strings must be UTF-8. Returns: ST_BAD_REQUEST (not protobuf), ST_BAD_FIELD (wrong

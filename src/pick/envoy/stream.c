@@ -381,6 +381,7 @@ static enum status read_metadata(const struct envoy_stream *stream, struct str *
 }
 
 struct attributes {
+    struct ext_proc_namespace space; /* of these entries */
     struct ext_proc_entry entries[4];
     struct ext_proc_number numbers[4];
     size_t n;
@@ -408,18 +409,15 @@ static void add_number_attribute(struct attributes *out, const struct envoy_stre
 }
 
 /* What became of the request at its endpoint; those that Envoy does not know are left out. */
-static struct str read_attributes(const struct envoy_stream *stream) {
-    struct attributes found = {.n = 0};
-    add_text_attribute(&found, stream, ENVOY_ATTRIBUTE_RESPONSE_DETAILS,
-                       STR("response.code_details"));
-    add_text_attribute(&found, stream, ENVOY_ATTRIBUTE_UPSTREAM_ADDRESS, STR("upstream.address"));
-    add_number_attribute(&found, stream, ENVOY_ATTRIBUTE_RESPONSE_FLAGS, STR("response.flags"));
-    add_number_attribute(&found, stream, ENVOY_ATTRIBUTE_UPSTREAM_ATTEMPTS,
+static void read_attributes(const struct envoy_stream *stream, struct attributes *out) {
+    out->n = 0;
+    add_text_attribute(out, stream, ENVOY_ATTRIBUTE_RESPONSE_DETAILS, STR("response.code_details"));
+    add_text_attribute(out, stream, ENVOY_ATTRIBUTE_UPSTREAM_ADDRESS, STR("upstream.address"));
+    add_number_attribute(out, stream, ENVOY_ATTRIBUTE_RESPONSE_FLAGS, STR("response.flags"));
+    add_number_attribute(out, stream, ENVOY_ATTRIBUTE_UPSTREAM_ATTEMPTS,
                          STR("upstream.request_attempt_count"));
-    struct ext_proc_namespace space = {
-        .name = STR("envoy.filters.http.ext_proc"), .entries = found.entries, .n_entries = found.n};
-    struct str bytes = ext_proc_attributes_make(stream->arena, &space, 1);
-    return bytes.ptr ? bytes : STR("");
+    out->space = (struct ext_proc_namespace){
+        .name = STR("envoy.filters.http.ext_proc"), .entries = out->entries, .n_entries = out->n};
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -436,20 +434,24 @@ static void pass_fields(struct envoy_stream *stream, enum ext_proc_kind kind, bo
     struct ext_proc_request part = {
         .kind = kind,
         .body = STR(""),
+        .metadata = STR(""),
         .message = STR(""),
         .end_of_stream = is_end,
         .has_config = true,
         .config = {.request_body = EXT_PROC_BODY_FULL_DUPLEX,
                    .response_body = EXT_PROC_BODY_STREAMED},
     };
+    struct attributes attributes;
     struct error err;
     if (read_headers(stream, map_of(kind), &part.fields, &err) != ST_OK ||
-        read_metadata(stream, &part.metadata, &err) != ST_OK) {
+        (kind != EXT_PROC_RESPONSE_TRAILERS && /* which say nothing more */
+         read_metadata(stream, &part.metadata, &err) != ST_OK)) {
         fail(stream, &err);
         return;
     }
     if (kind == EXT_PROC_RESPONSE_HEADERS) {
-        part.message = read_attributes(stream);
+        read_attributes(stream, &attributes);
+        part.attributes = &attributes.space;
     } else if (kind == EXT_PROC_REQUEST_HEADERS) {
         (void)num_parse_u64(ext_proc_header_find(&part.fields, STR("content-length")),
                             &stream->n_expected);
