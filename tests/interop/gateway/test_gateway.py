@@ -713,6 +713,31 @@ def test_gateway_envoy_that_ends_at_start_is_error(tmp_path, text, expected):
     assert os.listdir(tmp_path) == ["envoy"]
 
 
+def test_gateway_envoy_that_is_no_program_is_error(tmp_path):
+    path = program(tmp_path, "")
+    with open(path, "wb") as file:
+        file.write(b"\x7fELF no program")
+    done = run("gateway", "--endpoint", "127.0.0.1:1", "--envoy", path, "--http", "127.0.0.1:0", "--metrics", "none",
+               "--log-level", "error")
+    assert (done.returncode, done.stderr) == (1, f"sluice gateway: {path} can't be run: Exec format error\n")
+
+
+@pytest.mark.parametrize("text", ["exec sleep 600", "trap '' TERM; while :; do sleep 1; done"])
+def test_gateway_ends_before_envoy_is_ready(tmp_path, text):
+    """On SIGTERM, also where Envoy does not end on it: it is killed then."""
+    process = GatewayCommand(tmp_path, ["--endpoint", "127.0.0.1:1"], wait=False,
+                             envoy=program(tmp_path, "echo begun >&2; " + text))
+    try:
+        process.wait_for(lambda: "begun" in process.log_text(), "the program")
+        child = process.envoy_pid()
+        process.signal()
+        assert process.wait_exit() == 0
+        wait_gone(child)
+        assert process.leftovers() == []
+    finally:
+        process.kill()
+
+
 def test_gateway_envoy_without_module_is_error(tmp_path):
     """The real Envoy and a library that is no module."""
     (tmp_path / "libsluice_envoy.so").write_bytes(b"no library")
