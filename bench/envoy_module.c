@@ -35,14 +35,13 @@ HOOK void *envoy_dynamic_module_on_http_filter_config_new(void *envoy, struct te
 HOOK void *envoy_dynamic_module_on_http_filter_config_new(void *envoy, struct text name,
                                                           struct text config) {
     struct config *self = calloc(1, sizeof(*self));
-    char text[32];
+    char text[32], *end;
     (void)envoy;
     (void)name;
     snprintf(text, sizeof(text), "%.*s", (int)config.n_bytes, config.ptr);
-    if (!self ||
-        (sscanf(text, "%u %u", &self->n, &self->port) != 2 && strcmp(text, "nothing") != 0)) {
-        free(self);
-        return NULL;
+    if (self && strcmp(text, "nothing") != 0) {
+        self->n = (unsigned)strtoul(text, &end, 10);
+        self->port = (unsigned)strtoul(end, &end, 10);
     }
     return self;
 }
