@@ -146,13 +146,15 @@ static void receive_buffer_set(int fd, int n_bytes) {
     }
 }
 
-static void socket_prepare(int fd, int family, const struct net_limits *limits, int receive_bytes) {
+static void socket_prepare(int fd, int family, const struct net_limits *limits,
+                           struct socket_bytes sizes) {
     int on = 1, off = 0;
     if (family != AF_UNIX) {
-        int unsent = SOCKET_UNSENT_BYTES;
-        setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)); /* inherited */
-        if (receive_bytes > 0) {
-            receive_buffer_set(fd, receive_bytes);
+        if (sizes.unsent > 0) { /* inherited */
+            setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &sizes.unsent, sizeof(sizes.unsent));
+        }
+        if (sizes.receive > 0) {
+            receive_buffer_set(fd, sizes.receive);
         }
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         if (limits->reuse_port) {
@@ -169,7 +171,7 @@ static void socket_prepare(int fd, int family, const struct net_limits *limits, 
 }
 
 static enum status socket_listen(struct listener *listener, const struct address *wanted,
-                                 const struct net_limits *limits, int receive_bytes,
+                                 const struct net_limits *limits, struct socket_bytes sizes,
                                  struct error *err) {
     struct address address = *wanted;
     enum status st = address_is_unix(&address) ? stale_remove(&address, err) : ST_OK;
@@ -181,7 +183,7 @@ static enum status socket_listen(struct listener *listener, const struct address
         return listen_error(&address, "socket", errno, err);
     }
     listener->family = address.storage.ss_family;
-    socket_prepare(listener->fd, listener->family, limits, receive_bytes);
+    socket_prepare(listener->fd, listener->family, limits, sizes);
     if (bind(listener->fd, (const struct sockaddr *)&address.storage, address.len) != 0) {
         return listen_error(&address, "bind", errno, err);
     }
@@ -278,7 +280,7 @@ void listener_close(struct listener *listener) {
 }
 
 enum status listener_open(uv_loop_t *loop, const struct address *address,
-                          const struct net_limits *limits, int receive_bytes,
+                          const struct net_limits *limits, struct socket_bytes sizes,
                           const struct listener_events *events, struct listener **out,
                           struct address *bound, struct error *err) {
     struct listener *listener = calloc(1, sizeof(*listener));
@@ -286,7 +288,7 @@ enum status listener_open(uv_loop_t *loop, const struct address *address,
         return error_no_memory(err, "a listener");
     }
     *listener = (struct listener){.fd = -1, .n_handles = 2, .events = *events};
-    enum status st = socket_listen(listener, address, limits, receive_bytes, err);
+    enum status st = socket_listen(listener, address, limits, sizes, err);
     if (st == ST_OK) {
         int rc = uv_poll_init(loop, &listener->poll, listener->fd);
         if (rc != 0) {

@@ -28,13 +28,18 @@ struct listener_events {
     void *user;
 };
 
+/* What the kernel may hold for an accepted socket. */
+struct socket_bytes {
+    int receive; /* of its receive buffer at first, as the kernel counts; 0: its default */
+    int unsent;  /* of output, before it can be sent; 0: no limit */
+};
+
 /* Binds `address` and starts to accept. `bound` gets the bound address (port 0 resolved). The stale
  * file of a Unix socket is replaced; a socket in use is an error. Of `limits`, keepalive_time_ns
  * and write_timeout_ns become options of the accepted sockets, reuse_port of the listening one.
- * `receive_bytes`: of their receive buffers at first, as the kernel counts; 0: its default.
  * Returns: ST_IO with the address and the reason. */
 enum status listener_open(uv_loop_t *loop, const struct address *address,
-                          const struct net_limits *limits, int receive_bytes,
+                          const struct net_limits *limits, struct socket_bytes sizes,
                           const struct listener_events *events, struct listener **out,
                           struct address *bound, struct error *err) SLUICE_MUST_USE;
 /* Stops accepting and removes a Unix socket's file. Never blocks; on_closed follows. */

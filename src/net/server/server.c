@@ -264,9 +264,10 @@ enum status net_server_listen(struct net_server *server, const struct address *a
                                      .on_no_descriptors = on_no_descriptors,
                                      .on_closed = on_listener_closed,
                                      .user = listen_endpoint};
-    enum status st = listener_open(worker_loop(server->acceptor), address, &server->limits,
-                                   server_receive_bytes(server->budget), &events,
-                                   &listen_endpoint->listener, bound, err);
+    struct socket_bytes sizes = {server_receive_bytes(server->budget),
+                                 server_unsent_bytes(server->budget)};
+    enum status st = listener_open(worker_loop(server->acceptor), address, &server->limits, sizes,
+                                   &events, &listen_endpoint->listener, bound, err);
     if (st != ST_OK) {
         free(listen_endpoint);
         return st;

@@ -100,8 +100,9 @@ void conn_socket_wait(struct net_conn *conn) {
 /* What the kernel does not take waits in the server, where it counts once for all clients of a
  * page, and as a response that others may need the memory of. */
 void conn_socket_limit_output(struct net_conn *conn) {
-    bool limits = net_budget_is_tight(conn->server_worker->server->budget);
-    int n_bytes = limits ? SOCKET_UNSENT_TIGHT_BYTES : SOCKET_UNSENT_BYTES;
+    const struct net_budget *budget = conn->server_worker->server->budget;
+    bool limits = net_budget_is_tight(budget);
+    int n_bytes = limits ? SOCKET_UNSENT_TIGHT_BYTES : server_unsent_bytes(budget);
     uv_os_fd_t fd;
     if (limits != conn->socket.is_limited && !conn->is_unix &&
         uv_fileno(&conn->uv.handle, &fd) == 0) {

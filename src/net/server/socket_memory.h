@@ -30,8 +30,11 @@ enum {
     SOCKET_MIN_BYTES = 4096,
     SOCKET_BURST_BYTES = 32768, /* within an event: of requests that were sent at once */
     /* Of a response, that the kernel takes before it can send them: without a limit it takes
-     * megabytes for each client that does not read. */
-    SOCKET_UNSENT_BYTES = 131072,
+     * megabytes for each client that does not read. At least so much, and this part of the memory
+     * for clients: the more, the fewer writes and wake-ups a large response takes. */
+    SOCKET_UNSENT_MIN_BYTES = 131072,
+    SOCKET_UNSENT_MAX_BYTES = 1 << 20,
+    SOCKET_UNSENT_SHARE = 8192,
     SOCKET_UNSENT_TIGHT_BYTES = 8192, /* while the memory for clients is used up */
     /* A receive buffer at first: at least so much, and this part of the memory for clients. Then
      * --max-connections of them take 0.6 of it, at 512 MiB or more. */
@@ -65,6 +68,13 @@ static inline int server_receive_bytes(const struct net_budget *budget) {
         return 0;
     }
     return n_bytes > SOCKET_RECEIVE_MIN_BYTES ? (int)n_bytes : SOCKET_RECEIVE_MIN_BYTES;
+}
+/* Returns: how much of a response the kernel takes before it can send it. */
+static inline int server_unsent_bytes(const struct net_budget *budget) {
+    uint64_t n_bytes = budget->memory / SOCKET_UNSENT_SHARE;
+    return budget->memory == 0 || n_bytes > SOCKET_UNSENT_MAX_BYTES ? SOCKET_UNSENT_MAX_BYTES
+           : n_bytes > SOCKET_UNSENT_MIN_BYTES                      ? (int)n_bytes
+                                                                    : SOCKET_UNSENT_MIN_BYTES;
 }
 /* `n_written`: net_conn.n_written. Returns: whether it was sent so much since it was measured, or
  * holds something. */
