@@ -24,6 +24,14 @@ def pool_file(config):
             r"\1\g<own>")
 
 
+def override_host_in_process(text, endpoints):
+    """deploy/envoy/override-host.yaml with the filter of `text`, which has the module, in place of ext-proc."""
+    module = re.search(r" +- name: sluice\n(?:.*\n)*?(?= +- name: envoy.filters.http.router)", text)[0]
+    places = {LISTENER: "127.0.0.1:0", PICKER: "127.0.0.1:1", **places_of(endpoints)}
+    return re.sub(r" +- name: envoy.filters.http.ext_proc\n(?:.*\n)*?(?= +# An answer passes the filters)", lambda _: module,
+                  patient(deployed("override-host.yaml", places)))
+
+
 def filter_settings(ready_file, flags):
     """Flags of `sluice pick` as settings of the filter, which has the operators' pages at a port of its own."""
     given = {}
@@ -94,6 +102,8 @@ class Gateway:
         self.envoy = Envoy(self.folder, self.text.replace(
             "address: 127.0.0.1, port_value: 0", "address: 127.0.0.1, port_value: "
             + self.address.rpartition(":")[2]))
+        if isinstance(self.picker, PickerInEnvoy):
+            self.picker.find()
 
     def curl(self, path, *args, body=None, http2=False):
         """One request. Returns: a Reply; the headers' names are in lower case."""

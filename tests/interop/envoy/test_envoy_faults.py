@@ -1,13 +1,11 @@
 """What goes wrong on purpose between a real Envoy, the real picker and the servers behind: each is killed and
 comes back while requests come. Afterwards nothing is in flight at the picker."""
 import contextlib
-import re
 
 import pytest
 
 from lib import echo
-from lib.envoy import LISTENER, PICKER, deployed, patient, places_of
-from lib.gateway import IN_PROCESS, Gateway
+from lib.gateway import IN_PROCESS, Gateway, override_host_in_process
 from lib.load import Load
 
 pytestmark = pytest.mark.plain
@@ -39,20 +37,18 @@ def start(tmp_path, echoes):
 
 # ---- servers -------------------------------------------------------------------------------------
 
-def with_module(text, echoes):
-    """deploy/envoy/override-host.yaml with the filter of `text`, which has the module, in place of ext-proc."""
-    module = re.search(r" +- name: sluice\n(?:.*\n)*?(?= +- name: envoy.filters.http.router)", text)[0]
-    places = {LISTENER: "127.0.0.1:0", PICKER: "127.0.0.1:1", **places_of([one.address for one in echoes])}
-    return re.sub(r" +- name: envoy.filters.http.ext_proc\n(?:.*\n)*?(?= +# An answer passes the filters)", lambda _: module,
-                  patient(deployed("override-host.yaml", places)))
-
-
 def serve_without_first(start, echoes, fallback, config):
     """The first server is away, and the pool has no checks: a request that it was picked for is served by
-    another, and tells the picker so. Returns: the gateway."""
+    another, and tells the picker so. Without a fallback the module names the endpoint by itself, and the cluster's policy must
+    not name it again. Returns: the gateway."""
+    def more(text):
+        if config == IN_PROCESS:
+            text = override_host_in_process(text, [one.address for one in echoes])
+            text = text.replace("- header: x-gateway-destination-endpoint", "- header: x-unused") if fallback == "none" else text
+        return text
     gateway = start(config, pool="pool-fallback.yaml", change=lambda pool: pool.replace(
         "fallback: key", f"fallback: {fallback}") + "refused_for: 1m\n",
-        more=lambda text: with_module(text, echoes) if config == IN_PROCESS else text)
+        more=more)
     away = echoes[0].address
     echoes[0].close()
     assert {gateway.ask("/")["server"] for _ in range(40)} == {"b", "c"}
@@ -76,11 +72,12 @@ def test_envoy_own_fallback_tells_picker_of_server_exit(start, echoes, config):
     serve_without_first(start, echoes, "none", config)
 
 
-@pytest.mark.parametrize("attributes", ["response.flags, response.code_details", "response.flags"])
-def test_envoy_refusing_endpoint_is_last_choice(start, echoes, attributes):
-    """Without checks: full duplex tells the picker of a refused connection, which is one lost request
+@pytest.mark.parametrize("config, attributes", [
+    ("full-duplex.yaml", "response.flags, response.code_details"), ("full-duplex.yaml", "response.flags"), (IN_PROCESS, "")])
+def test_envoy_refusing_endpoint_is_last_choice(start, echoes, config, attributes):
+    """Without checks: the picker is told of a refused connection, which is one lost request
     and not a third of them."""
-    gateway = start("full-duplex.yaml", change=lambda pool: pool + "refused_for: 1m\n", more=lambda text: text.replace(
+    gateway = start(config, change=lambda pool: pool + "refused_for: 1m\n", more=lambda text: text.replace(
         "response.flags, response.code_details", attributes))
     echoes[0].close()
     statuses = [gateway.curl("/").status for _ in range(60)]
@@ -99,10 +96,11 @@ def test_envoy_without_headers_of_responses_is_shown(start):
     assert numbers[HEADERS % "yes"] == 0
 
 
-def test_envoy_vanished_endpoint_is_last_choice(start, echoes):
+@pytest.mark.parametrize("config", ["full-duplex.yaml", IN_PROCESS])
+def test_envoy_vanished_endpoint_is_last_choice(start, echoes, config):
     """Its machine has gone, so that nothing refuses: the connection is not made in time."""
     with contextlib.closing(echo.Blackhole()) as gone:
-        gateway = start("full-duplex.yaml", endpoints=[gone.address, *(one.address for one in echoes[1:])],
+        gateway = start(config, endpoints=[gone.address, *(one.address for one in echoes[1:])],
                         change=lambda pool: pool + "refused_for: 1m\n", connect_timeout="1s")
         statuses = [gateway.curl("/").status for _ in range(40)]
         assert statuses.count(503) <= 1 and set(statuses) <= {200, 503}
@@ -201,7 +199,7 @@ def test_envoy_retried_request_marks_no_server_refused(start, echoes, retry_on, 
     """bug-N3: Envoy tries a request again, at each of the servers, because of how they answer it or that they close its
     connection: the picker concludes nothing."""
     gateway = start(config, checked=True, pool="pool-fallback.yaml", more=lambda text: (
-        with_module(text, echoes) if config == IN_PROCESS else text).replace(
+        override_host_in_process(text, [one.address for one in echoes]) if config == IN_PROCESS else text).replace(
         'retry_on: "connect-failure,refused-stream"',
         f'retry_on: "connect-failure,refused-stream,{retry_on}", retriable_status_codes: [429, 500]'))
     status = int(wish.partition("=")[2] or 503)

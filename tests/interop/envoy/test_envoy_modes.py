@@ -235,7 +235,7 @@ def test_envoy_list_of_models_holds(start, echoes, config):
     assert gateway.ask("/v2/models/%64igits/infer", body=b"{}")["path"] == "/v2/models/%64igits/infer"
 
 
-@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml"])
+@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml", IN_PROCESS])
 def test_envoy_list_of_models_holds_for_names_in_paths(start, echoes, config):
     """bug-N9: also without bodies: KServe's first protocol, TensorFlow Serving's, Triton's verbs and versions."""
     gateway = start(config)
@@ -252,9 +252,10 @@ def test_envoy_list_of_models_holds_for_names_in_paths(start, echoes, config):
     assert sum(one.n_requests for one in echoes) == before + len(forms)
 
 
-def test_envoy_model_paths_replace_default(start):
+@pytest.mark.parametrize("config", ["full-duplex.yaml", IN_PROCESS])
+def test_envoy_model_paths_replace_default(start, config):
     """bug-N9: a server's own paths; those that are not in the list are routed without a model."""
-    gateway = start("full-duplex.yaml", change=lambda pool: pool + "model_paths: [/api/generate, /v1/messages]\n")
+    gateway = start(config, change=lambda pool: pool + "model_paths: [/api/generate, /v1/messages]\n")
     unheard = BODY.replace(b"digits", b"unheard")
     for path in ("/api/generate", "/x/api/generate?a=b", "/v1/messages"):
         assert gateway.curl(path, body=unheard).status == 404, path
@@ -265,7 +266,7 @@ def test_envoy_model_paths_replace_default(start):
 
 # ---- refusals ------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("config", ["headers-only.yaml", "model-in-body.yaml", "full-duplex.yaml"])
+@pytest.mark.parametrize("config", ["headers-only.yaml", "model-in-body.yaml", "full-duplex.yaml", IN_PROCESS])
 def test_envoy_saturated_pool_is_429(start, echoes, config):
     """Sheddable, and every endpoint has as many as it may: 429 with its headers; gRPC's 8."""
     gateway = start(config, change=lambda pool: pool.replace(
@@ -289,7 +290,7 @@ def test_envoy_saturated_pool_is_429(start, echoes, config):
     gateway.restart_envoy()
 
 
-@pytest.mark.parametrize("config", ["headers-only.yaml", "model-in-body.yaml", "full-duplex.yaml"])
+@pytest.mark.parametrize("config", ["headers-only.yaml", "model-in-body.yaml", "full-duplex.yaml", IN_PROCESS])
 def test_envoy_empty_pool_is_503(start, config):
     """An empty pool: 503 and gRPC's 14, with and without a body."""
     gateway = start(config, change=lambda pool: re.sub(r"^endpoints:\n(  - .*\n)+", "endpoints: []\n", pool,
@@ -341,15 +342,16 @@ def test_envoy_subset_limits_pick(start, echoes, config, as_list):
 
 
 @pytest.mark.parametrize("value", ["[]", "[127.0.0.1:9]", '""'])
-def test_envoy_empty_subset_is_503(start, value):
-    gateway = start("headers-only.yaml", more=hinted(value))
+@pytest.mark.parametrize("config", ["headers-only.yaml", IN_PROCESS])
+def test_envoy_empty_subset_is_503(start, config, value):
+    gateway = start(config, more=hinted(value))
     assert gateway.curl("/").status == 503
     assert gateway.curl("/v1/completions", body=BODY).status == 503
 
 
 # ---- between the two -----------------------------------------------------------------------------
 
-@pytest.mark.parametrize("config", ["headers-only-closed.yaml", "metadata.yaml"])
+@pytest.mark.parametrize("config", ["headers-only-closed.yaml", "metadata.yaml", IN_PROCESS])
 def test_envoy_endpoint_over_ipv6(start, config):
     with contextlib.closing(echo.Echo("six", "[::1]:0")) as six:
         gateway = start(config, n_ready=1, change=lambda pool: re.sub(

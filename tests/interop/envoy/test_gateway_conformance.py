@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lib import echo
-from lib.gateway import Gateway
+from lib.gateway import IN_PROCESS, Gateway, override_host_in_process
 
 CHOOSE = "test-epp-endpoint-selection"
 TOLD = "x-conformance-test-served-endpoint"
@@ -33,15 +33,19 @@ FORMS = {
 }
 
 
-@pytest.fixture(scope="module", params=FORMS)
+@pytest.fixture(scope="module", params=[(form, config) for form in FORMS for config in ("override-host.yaml", IN_PROCESS)],
+                ids="-".join)
 def gateway(request, tmp_path_factory):
     """Three backends behind it; the pool has nothing but their addresses and the form."""
+    form, config = request.param
     with echo.three() as started:
+        endpoints = [one.address for one in started]
+
         def change(text):
-            return text[:text.index("models:")] + FORMS[request.param]
-        made = Gateway(tmp_path_factory.mktemp("gateway"), "override-host.yaml",
-                       [one.address for one in started], change=change)
-        made.form = request.param
+            return text[:text.index("models:")] + FORMS[form]
+        made = Gateway(tmp_path_factory.mktemp("gateway"), config, endpoints, change=change, pool="pool-fallback.yaml",
+                       more=lambda text: override_host_in_process(text, endpoints) if config == IN_PROCESS else text)
+        made.form = form
         try:
             yield made
             made.stop()
