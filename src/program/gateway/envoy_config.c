@@ -167,8 +167,9 @@ static void add_retries(const struct gateway_settings *settings, struct buf *out
         "                      # The second attempt goes to the picker's fallback: the "
         "filter of the clusters below.\n"
         "                      retry_policy: {retry_on: \"connect-failure,refused-stream%s\", "
-        "num_retries: 1, retry_back_off: {base_interval: 0.001s}}\n",
-        settings->retry_on == GATEWAY_RETRY_RESET ? ",reset" : "");
+        "num_retries: 1, retry_back_off: {base_interval: 0.001s}}\n"
+        "                      request_body_buffer_limit: %" PRIu64 "\n",
+        settings->retry_on == GATEWAY_RETRY_RESET ? ",reset" : "", settings->retry_body_size);
 }
 
 /* The gateway has the keys: Envoy asks it for each request. */

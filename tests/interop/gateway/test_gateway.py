@@ -176,6 +176,32 @@ def test_gateway_server_that_ends_connection_costs_no_request(start, echoes):
         echoes[0].wish = None
 
 
+@pytest.mark.parametrize("n_bytes, args", [(400000, []), (3000000, ["--retry-body-size", "4MiB"])])
+def test_gateway_long_prompt_is_sent_again(start, echoes, n_bytes, args):
+    echoes[0].wish = "close"
+    try:
+        gateway = start(*args)
+        body = json.dumps({"prompt": "a" * n_bytes, "model": "digits"}).encode()
+        for _ in range(12):
+            seen = json.loads(gateway.post(body).body)
+            assert seen["length"] == len(body) and seen["server"] in "bc"
+    finally:
+        echoes[0].wish = None
+
+
+def test_gateway_body_over_retry_size_is_sent_once(start, echoes):
+    gateway = start("--retry-body-size", "100KiB")
+    for one in echoes:
+        one.wish = "close"
+    try:
+        before = sum(one.n_requests for one in echoes)
+        assert gateway.post(json.dumps({"prompt": "a" * 400000, "model": "digits"}).encode()).status == 503
+        assert sum(one.n_requests for one in echoes) == before + 1
+    finally:
+        for one in echoes:
+            one.wish = None
+
+
 def test_gateway_retry_can_be_turned_off(start, echoes, tmp_path):
     for one in echoes:
         one.wish = "close"
