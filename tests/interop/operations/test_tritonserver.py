@@ -359,4 +359,4 @@ def test_flag_without_effect_is_one_line(start, repositories):
 
 def test_help_lists_every_flag():
     done = subprocess.run([binary(), "tritonserver", "--help"], capture_output=True, text=True, check=True)
-    assert done.stdout.count("\n  --") == 91 + 3 and done.stderr == ""  # three of our own
+    assert done.stdout.count("\n  --") == 91 + 4 and done.stderr == ""  # four of our own

@@ -319,6 +319,7 @@ static void execute_call(struct warmup *warmup) {
     model_version_ref(version);
     call_set_state(&warmup->call, CALL_RUNNING);
     struct instance *instance = &version->instances[warmup->instance];
+    warmup->call.run->instance = instance->index; /* backends tell when it computes */
     if (version->plan.layout) {
         struct call *call = &warmup->call;
         joint_execute(instance, &call, 1);
