@@ -160,7 +160,7 @@ class Runner:
         outcomes = {}
         run.models(place)
         log = place.dir / f'{run.label or "server"}-{cases[0]}.log'
-        server = Server(self.program, run.arguments, place.dir, log)
+        server = Server(self.program, run.arguments, place.dir, log, run.env)
         try:
             if not server.wait('live' if run.live else 'ready'):
                 return {case: ('failed', f'the server did not start:\n{server.last_lines()}') for case in cases}

@@ -26,13 +26,13 @@ def check_ports():
 class Server:
     """One server. `arguments` are those of tritonserver; `cwd` is the folder of the suite, which they are relative to."""
 
-    def __init__(self, program, arguments, cwd, log):
+    def __init__(self, program, arguments, cwd, log, env=None):
         self.log = pathlib.Path(log)
         check_ports()
         with self.log.open('wb') as out:
             self.process = subprocess.Popen([program, 'tritonserver', *arguments], cwd=cwd, stdin=subprocess.DEVNULL,
                                             stdout=out, stderr=subprocess.STDOUT,
-                                            env={**os.environ, 'TRITON_CLOUD_CREDENTIAL_PATH': '',
+                                            env={**os.environ, **(env or {}), 'TRITON_CLOUD_CREDENTIAL_PATH': '',
                                                  'VIRTUAL_ENV': sys.prefix})  # whose Python runs models
 
     def wait(self, state):

@@ -8,11 +8,11 @@ static const struct layer {
 } LAYERS[OTLP_SPANS] = {
     {TRACE_TIMESTAMPS, TRACE_TIMESTAMPS, /* from the first to the last timestamp */
      1U << TRACE_HTTP_RECV_START | 1U << TRACE_HTTP_RECV_END | 1U << TRACE_GRPC_WAITREAD_START |
-         1U << TRACE_GRPC_WAITREAD_END | 1U << TRACE_HTTP_SEND_START | 1U << TRACE_HTTP_SEND_END |
-         1U << TRACE_GRPC_SEND_START | 1U << TRACE_GRPC_SEND_END},
+         1U << TRACE_GRPC_WAITREAD_END | 1U << TRACE_INFER_RESPONSE_COMPLETE |
+         1U << TRACE_HTTP_SEND_START | 1U << TRACE_HTTP_SEND_END | 1U << TRACE_GRPC_SEND_START |
+         1U << TRACE_GRPC_SEND_END},
     {TRACE_REQUEST_START, TRACE_REQUEST_END,
-     1U << TRACE_REQUEST_START | 1U << TRACE_QUEUE_START | 1U << TRACE_INFER_RESPONSE_COMPLETE |
-         1U << TRACE_REQUEST_END},
+     1U << TRACE_REQUEST_START | 1U << TRACE_QUEUE_START | 1U << TRACE_REQUEST_END},
     {TRACE_COMPUTE_START, TRACE_COMPUTE_END,
      1U << TRACE_COMPUTE_START | 1U << TRACE_COMPUTE_INPUT_END | 1U << TRACE_COMPUTE_OUTPUT_START |
          1U << TRACE_COMPUTE_END},
@@ -32,9 +32,9 @@ static bool request_times(const struct trace_record *record, uint64_t *start, ui
     return *end > 0;
 }
 
-static bool span_times(const struct trace_record *record, size_t i, uint64_t *start,
+static bool span_times(const struct trace_record *record, size_t i, bool is_first, uint64_t *start,
                        uint64_t *end) {
-    if (i == 0) {
+    if (is_first) {
         return request_times(record, start, end);
     }
     *start = record->ns[LAYERS[i].start];
@@ -77,11 +77,12 @@ static size_t fill_events(const struct trace_record *record, const struct layer 
 void otlp_trace_fill(const struct trace_record *record, const struct otlp_ids *ids,
                      struct otlp_trace *out) {
     const struct str names[OTLP_SPANS] = {STR("InferRequest"), record->model, STR("compute")};
-    const unsigned char *parent = ids->parent;
+    const unsigned char *parent = ids->has_parent ? ids->parent : NULL;
+    size_t first = record->parent_id > 0 ? OTLP_MODEL_SPAN : OTLP_REQUEST_SPAN;
     size_t n_attributes = fill_attributes(record, out->attributes), n_events = 0;
     uint64_t start, end;
     out->n_spans = 0;
-    for (size_t i = 0; i < OTLP_SPANS && span_times(record, i, &start, &end); i++) {
+    for (size_t i = first; i < OTLP_SPANS && span_times(record, i, i == first, &start, &end); i++) {
         struct otlp_span *span = &out->spans[out->n_spans++];
         *span = (struct otlp_span){.kind = OTLP_SPAN_SERVER,
                                    .state = ids->state,
@@ -89,7 +90,7 @@ void otlp_trace_fill(const struct trace_record *record, const struct otlp_ids *i
                                    .start_ns = start,
                                    .end_ns = end,
                                    .attributes = out->attributes,
-                                   .n_attributes = i <= 1 ? n_attributes : 0,
+                                   .n_attributes = i == OTLP_COMPUTE_SPAN ? 0 : n_attributes,
                                    .events = out->events + n_events,
                                    .has_parent = parent != NULL};
         span->n_events = fill_events(record, &LAYERS[i], out->events + n_events);
@@ -99,7 +100,7 @@ void otlp_trace_fill(const struct trace_record *record, const struct otlp_ids *i
         if (parent) {
             memcpy(span->parent, parent, SPAN_ID_BYTES);
         }
-        if (i == 0 && record->ns[TRACE_INFER_RESPONSE_COMPLETE] == 0) {
+        if (i == first && record->ns[TRACE_INFER_RESPONSE_COMPLETE] == 0) {
             span->failed = true;
             span->failure = record->failure;
         }

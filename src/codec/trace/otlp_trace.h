@@ -1,5 +1,7 @@
 /* A trace of the model server as spans: one of the whole request, which contains one of its time in
- * the model, which contains one of its execution. */
+ * the model, which contains one of its execution. An inference that ran inside of another one, as a
+ * step of an ensemble does, has no span of a request: that of its model is within that of the
+ * model which it ran for. */
 #ifndef SLUICE_CODEC_TRACE_OTLP_TRACE_H
 #define SLUICE_CODEC_TRACE_OTLP_TRACE_H
 
@@ -8,12 +10,15 @@
 
 enum { OTLP_SPANS = 3, OTLP_TRACE_ATTRIBUTES = 5 }; /* at most, per trace */
 
+enum { OTLP_REQUEST_SPAN, OTLP_MODEL_SPAN, OTLP_COMPUTE_SPAN };
+
 /* The ids of a trace and its position in the caller's. */
 struct otlp_ids {
     unsigned char trace[TRACE_ID_BYTES];
     unsigned char spans[OTLP_SPANS][SPAN_ID_BYTES];
-    const unsigned char *parent; /* the parent of the first span; NULL: none */
-    struct str state;            /* tracestate; empty: none */
+    bool has_parent; /* the first span has `parent` */
+    unsigned char parent[SPAN_ID_BYTES];
+    struct str state; /* tracestate; empty: none */
 };
 
 struct otlp_trace {

@@ -36,14 +36,13 @@ static size_t add_trace(struct buf *out, const struct trace_record *record,
 
 /* A request that was rejected: one span, with the error status. */
 static void otlp_trace_failed_request_has_one_span(void **state) {
-    const unsigned char parent[SPAN_ID_BYTES] = {0xab};
     struct otlp_ids ids = IDS;
-    struct trace_record record = {
-        .id = 7, .parent_id = 6, .model = STR("m"), .version = 3, .failure = STR("no")};
+    struct trace_record record = {.id = 7, .model = STR("m"), .version = 3, .failure = STR("no")};
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
     (void)state;
-    ids.parent = parent;
+    ids.has_parent = true;
+    ids.parent[0] = 0xab;
     ids.state = STR("x=y");
     record.ns[TRACE_HTTP_RECV_START] = 5;
     record.ns[TRACE_HTTP_RECV_END] = 9;
@@ -56,7 +55,7 @@ static void otlp_trace_failed_request_has_one_span(void **state) {
            "{\"key\":\"triton.model_name\",\"value\":{\"stringValue\":\"m\"}},"
            "{\"key\":\"triton.model_version\",\"value\":{\"intValue\":\"3\"}},"
            "{\"key\":\"triton.trace_id\",\"value\":{\"intValue\":\"7\"}},"
-           "{\"key\":\"triton.trace_parent_id\",\"value\":{\"intValue\":\"6\"}}],\"events\":["
+           "{\"key\":\"triton.trace_parent_id\",\"value\":{\"intValue\":\"0\"}}],\"events\":["
            "{\"timeUnixNano\":\"1005\",\"name\":\"HTTP_RECV_START\"},"
            "{\"timeUnixNano\":\"1009\",\"name\":\"HTTP_RECV_END\"}],"
            "\"status\":{\"message\":\"no\",\"code\":2}}");
@@ -88,10 +87,42 @@ static void otlp_trace_span_count_follows_timestamps(void **state) {
     arena_free(arena);
 }
 
+/* A step of an ensemble: a span of its model, within that of the ensemble. */
+static void otlp_trace_inside_of_another_has_no_request_span(void **state) {
+    struct otlp_ids ids = IDS;
+    struct trace_record record = {.id = 7, .parent_id = 6, .model = STR("m")};
+    struct otlp_trace trace;
+    (void)state;
+    ids.has_parent = true;
+    ids.parent[0] = 0xab;
+    record.ns[TRACE_REQUEST_START] = 1;
+    record.ns[TRACE_COMPUTE_START] = 2;
+    record.ns[TRACE_COMPUTE_END] = 3;
+    record.ns[TRACE_INFER_RESPONSE_COMPLETE] = 4;
+    record.ns[TRACE_REQUEST_END] = 8;
+    otlp_trace_fill(&record, &ids, &trace);
+    assert_int_equal(trace.n_spans, 2);
+    const struct otlp_span *span = &trace.spans[0];
+    assert_true(str_is(span->name, "m") && span->has_parent && !span->failed);
+    assert_memory_equal(span->parent, ids.parent, SPAN_ID_BYTES);
+    assert_memory_equal(span->id, ids.spans[OTLP_MODEL_SPAN], SPAN_ID_BYTES);
+    assert_int_equal(span->start_ns, 1);
+    assert_int_equal(span->end_ns, 8);
+    assert_int_equal(span->n_events, 2);
+    assert_int_equal(span->n_attributes, 4);
+    assert_memory_equal(trace.spans[1].parent, span->id, SPAN_ID_BYTES);
+    memset(record.ns, 0, sizeof(record.ns));
+    record.ns[TRACE_REQUEST_START] = 1;
+    otlp_trace_fill(&record, &ids, &trace); /* refused */
+    assert_int_equal(trace.n_spans, 1);
+    assert_true(trace.spans[0].failed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(otlp_trace_failed_request_has_one_span),
         cmocka_unit_test(otlp_trace_span_count_follows_timestamps),
+        cmocka_unit_test(otlp_trace_inside_of_another_has_no_request_span),
     };
     return cmocka_run_group_tests_name("codec/trace/otlp_trace", tests, NULL, NULL);
 }

@@ -2,6 +2,8 @@
  * here. */
 #include "serve/trace/tracer.h"
 
+#include <string.h>
+
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 #include "telemetry/trace/file.h"
@@ -107,7 +109,9 @@ static enum status read_opentelemetry(struct str name, struct str value, const c
         return error_unknown_setting(item, err);
     }
     out->url = value.ptr; /* the rest of the item */
-    return str_starts_with(value, STR("http://")) || str_starts_with(value, STR("https://"))
+    bool has_scheme = strstr(out->url, "://") != NULL;
+    return str_starts_with(value, STR("http://")) || str_starts_with(value, STR("https://")) ||
+                   (!has_scheme && value.len > 0)
                ? ST_OK
                : error_set(err, ST_BAD_CONFIG,
                            "url: expected http://HOST:PORT/v1/traces, or https, got \"%s\"",

@@ -5,6 +5,7 @@
 #include "serve/trace/tracer.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/queue.h>
 
 #include "codec/trace/trace_record.h"
@@ -12,6 +13,7 @@
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "core/base/random.h"
 #include "core/event/clock.h"
 #include "core/event/lock.h"
 #include "core/event/worker.h"
@@ -55,7 +57,8 @@ struct tracer_core {
     size_t n_queued;
     size_t n_bytes; /* of copied tensors in traces that are not written yet */
     uint64_t last_id;
-    bool posted; /* a wake-up message is on its way to the writer */
+    struct prng prng; /* of the ids for a collector */
+    bool posted;      /* a wake-up message is on its way to the writer */
     bool ending;
     struct worker_msg msg;
     struct worker *writer;          /* NULL: no file and no collector */
@@ -76,9 +79,8 @@ struct trace {
     struct arena *arena;
     size_t n_bytes;  /* of copied tensors */
     bool incomplete; /* out of memory for a part: the trace is dropped */
-    bool has_parent; /* `parent` and `state` are the caller's */
-    struct traceparent parent;
-    struct str state;
+    bool is_ensemble;
+    struct otlp_ids ids; /* with a collector */
     STAILQ_ENTRY(trace) link;
 };
 
@@ -172,8 +174,7 @@ static void write_queue(struct tracer_core *core) {
     while ((trace = STAILQ_FIRST(&traces))) {
         STAILQ_REMOVE_HEAD(&traces, link);
         if (core->collector) {
-            trace_export_add(core->collector, &trace->record,
-                             trace->has_parent ? &trace->parent : NULL, trace->state);
+            trace_export_add(core->collector, &trace->record, &trace->ids);
         } else {
             buffer_trace(core, trace);
         }
@@ -551,6 +552,7 @@ static struct trace *trace_new(struct tracer_core *core, struct trace_setting *s
         trace->arena = arena;
         trace->record.model = arena_dup(arena, spec->name);
         trace->record.version = spec->version;
+        trace->is_ensemble = spec->is_ensemble;
     }
     if (!trace || !trace->record.model.ptr) {
         arena_free(arena);
@@ -566,13 +568,15 @@ static void count_dropped(struct tracer_core *core, struct trace_setting *settin
     wake_writer(core);
 }
 
-static void store_trace_context(struct trace *trace, const struct traceparent *parent,
-                                struct str state) {
-    trace->has_parent = true;
-    trace->parent = *parent;
+/* Makes it a part of the trace of a caller, or of the inference that it runs inside of. */
+static void store_trace_context(struct trace *trace, const unsigned char trace_id[TRACE_ID_BYTES],
+                                const unsigned char parent[SPAN_ID_BYTES], struct str state) {
+    memcpy(trace->ids.trace, trace_id, TRACE_ID_BYTES);
+    memcpy(trace->ids.parent, parent, SPAN_ID_BYTES);
+    trace->ids.has_parent = true;
     if (tracestate_is_valid(state)) {
-        trace->state = arena_dup(trace->arena, state);
-        trace->incomplete = !trace->state.ptr;
+        trace->ids.state = arena_dup(trace->arena, state);
+        trace->incomplete = !trace->ids.state.ptr;
     }
 }
 
@@ -589,6 +593,12 @@ static struct trace *trace_begin_sampled(struct tracer_core *core, struct trace_
     }
     trace->level = level;
     trace->record.id = id;
+    if (core->collector) {
+        lock_acquire(&core->lock);
+        trace_id_fill(&core->prng, trace->ids.trace, sizeof(trace->ids.trace));
+        trace_id_fill(&core->prng, (unsigned char *)trace->ids.spans, sizeof(trace->ids.spans));
+        lock_release(&core->lock);
+    }
     return trace;
 }
 
@@ -612,7 +622,7 @@ struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
     }
     struct trace *trace = trace_begin_sampled(core, setting, level, id, spec);
     if (trace && has_parent) {
-        store_trace_context(trace, &parent, context->state);
+        store_trace_context(trace, parent.trace, parent.span, context->state);
     }
     return trace;
 }
@@ -626,8 +636,9 @@ struct trace *trace_sample_inside(struct trace *parent, const struct model_spec 
     struct trace *trace = trace_begin_sampled(core, parent->setting, parent->level, id, spec);
     if (trace) {
         trace->record.parent_id = parent->record.id;
-        if (parent->has_parent) {
-            store_trace_context(trace, &parent->parent, parent->state);
+        if (core->collector) {
+            store_trace_context(trace, parent->ids.trace, parent->ids.spans[OTLP_MODEL_SPAN],
+                                parent->ids.state);
         }
     }
     return trace;
@@ -770,7 +781,7 @@ void trace_add_partial_response_copy(struct trace *trace, const struct infer_res
 
 void trace_add_response_copy(struct trace *trace, const struct call *call) {
     trace->record.ns[TRACE_QUEUE_START] = call->queued_ns;
-    if (call->started_ns > 0) {
+    if (call->started_ns > 0 && !trace->is_ensemble) { /* its steps compute */
         set_compute_timestamps(trace, call);
     }
     if (call->response.error.status == ST_OK) {
@@ -824,6 +835,7 @@ enum status tracer_open(struct tracer *tracer, const struct tracer_options *opti
         return error_no_memory(err, "traces");
     }
     lock_init(&core->lock);
+    random_fill(&core->prng.state, sizeof(core->prng.state));
     core->tracer = tracer;
     core->defaults = server->values = options->values;
     core->server = server;

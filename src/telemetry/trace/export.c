@@ -9,7 +9,6 @@
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
-#include "core/base/random.h"
 #include "core/event/clock.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -45,11 +44,11 @@ struct trace_export {
     struct grpc_client *client;   /* NULL: over HTTP */
     struct trace_export_options options;
     enum otlp_format format;
+    const char *http_url;                      /* with its scheme */
     const char *http_fields[TRACE_MAX_FIELDS]; /* "name: value" */
     struct arena *arena;                       /* of these */
-    struct prng prng;
-    struct batch_list batches; /* oldest first */
-    size_t n_spans;            /* in all batches */
+    struct batch_list batches;                 /* oldest first */
+    size_t n_spans;                            /* in all batches */
     /* Of the oldest batch; both NULL: it is not being sent. */
     struct http_fetch *fetch;
     struct grpc_client_call *call;
@@ -176,15 +175,9 @@ void trace_export_add_spans(struct trace_export *self, const struct trace_spans 
 }
 
 void trace_export_add(struct trace_export *self, const struct trace_record *record,
-                      const struct traceparent *parent, struct str state) {
-    struct otlp_ids ids = {.parent = parent ? parent->span : NULL, .state = state};
+                      const struct otlp_ids *ids) {
     struct otlp_trace trace;
-    trace_id_fill(&self->prng, ids.trace, sizeof ids.trace);
-    trace_id_fill(&self->prng, (unsigned char *)ids.spans, sizeof ids.spans);
-    if (parent) {
-        memcpy(ids.trace, parent->trace, sizeof ids.trace);
-    }
-    otlp_trace_fill(record, &ids, &trace);
+    otlp_trace_fill(record, ids, &trace);
     trace_export_add_spans(self, &(struct trace_spans){trace.spans, trace.n_spans});
 }
 
@@ -263,7 +256,7 @@ static void on_piece(void *user, struct str bytes) {
 
 static enum status fetch_start(struct trace_export *self, struct str body, struct error *err) {
     struct http_fetch_request ask = {
-        .url = self->options.url,
+        .url = self->http_url,
         .method = "POST",
         .timeout_ns = try_timeout_ns(self),
         .body = body,
@@ -436,7 +429,16 @@ static enum status open_fetcher(struct trace_export *self, struct error *err) {
     const struct grpc_client_tls *tls = &self->options.tls;
     self->tls = (struct http_fetch_tls){.ca = tls->ca, .cert = tls->cert, .key = tls->key};
     self->arena = arena_new(NULL, 0);
-    for (size_t i = 0; self->arena && i < self->options.n_fields; i++) {
+    if (!self->arena) {
+        return error_no_memory(err, "traces");
+    }
+    self->http_url = strstr(self->options.url, "://")
+                         ? self->options.url
+                         : arena_printf(self->arena, "http://%s", self->options.url).ptr;
+    if (!self->http_url) {
+        return error_no_memory(err, "traces");
+    }
+    for (size_t i = 0; i < self->options.n_fields; i++) {
         const struct grpc_field *field = &self->options.fields[i];
         self->http_fields[i] =
             arena_printf(self->arena, "%.*s: %.*s", STR_ARG(field->name), STR_ARG(field->value))
@@ -445,8 +447,7 @@ static enum status open_fetcher(struct trace_export *self, struct error *err) {
             return error_no_memory(err, "traces");
         }
     }
-    return self->arena ? http_fetcher_new(self->worker, &self->tls, 1, &self->fetcher, err)
-                       : error_no_memory(err, "traces");
+    return http_fetcher_new(self->worker, &self->tls, 1, &self->fetcher, err);
 }
 
 static enum status open_client(struct trace_export *self, struct error *err) {
@@ -471,7 +472,6 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
     self->options = *options;
     self->timer.on_expire = on_timer;
     self->msg.run = on_stop_message;
-    random_fill(&self->prng.state, sizeof self->prng.state);
     self->format = options->protocol == TRACE_HTTP_JSON ? OTLP_JSON : OTLP_PROTOBUF;
     enum status st = options->is_tls ? grpc_client_tls_check(&self->options.tls, err) : ST_OK;
     if (st == ST_OK) {

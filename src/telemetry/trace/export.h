@@ -47,10 +47,9 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
                              struct trace_export **out, struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void trace_export_free(struct trace_export *self);
-/* Copies a trace of the model server into the current batch, with ids of its own. `parent` NULL:
- * the trace begins here. */
+/* Copies a trace of the model server into the current batch. */
 void trace_export_add(struct trace_export *self, const struct trace_record *record,
-                      const struct traceparent *parent, struct str state);
+                      const struct otlp_ids *ids);
 /* Copies the spans of a trace into the current batch. */
 void trace_export_add_spans(struct trace_export *self, const struct trace_spans *spans);
 /* Sends what is queued, for a few seconds at most; calls `stopped` when no request is in

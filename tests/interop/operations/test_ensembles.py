@@ -11,7 +11,7 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from lib import ensembles, http1, metrics, mip, repository, traces
+from lib import ensembles, http1, metrics, mip, otlp, repository, traces
 from lib.ensembles import (ENDS, ROW, Live, ensemble, step, tensor, write_affine, write_ensemble, write_models,
                            write_stream)
 from lib.repository import Identity
@@ -384,6 +384,36 @@ def test_each_step_has_a_trace_inside_of_the_ensembles(start, tmp_path):
     for member in ("double", "add_one"):
         assert by_model[member][1]["parent_id"] == outer
         assert by_model[member][1]["request_id"] == "the id"
+
+
+def test_collector_gets_one_trace_of_an_ensemble_and_its_steps(start):
+    """Of an ensemble within an ensemble: one trace id, and each span within that of the model it ran for."""
+    def write(folder):
+        write_models(folder)
+        write_ensemble(folder, "outer", ensemble(ENDS, step("chain", {"IN": "IN"}, {"OUT": "OUT"})))
+
+    trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    with otlp.Collector() as collector:
+        live = start(write, "--trace-config", "mode=opentelemetry", "--trace-config", "level=TIMESTAMPS", "--trace-config",
+                     "rate=1", "--trace-config", f"opentelemetry,url={collector.url}", "--trace-config",
+                     "opentelemetry,bsp_schedule_delay=10")
+        for headers in (None, {"traceparent": f"00-{trace}-{caller}-01"}):
+            n = len(collector.spans())
+            live.infer("outer", {"IN": ROW}, headers=headers)
+            collector.wait(lambda n=n: len(collector.spans()) == n + 7, http1.PATIENCE)
+            spans = collector.spans()[n:]
+            by_id = {span["spanId"]: span for span in spans}
+            assert len(by_id) == 7 and len({span["traceId"] for span in spans}) == 1
+            within = sorted((span["name"], by_id[span["parentSpanId"]]["name"]) for span in spans
+                            if span.get("parentSpanId") in by_id)
+            assert within == [("add_one", "chain"), ("chain", "outer"), ("compute", "add_one"), ("compute", "double"),
+                              ("double", "chain"), ("outer", "InferRequest")]
+            (root,) = [span for span in spans if span["name"] == "InferRequest"]
+            assert (root.get("parentSpanId") == caller, root["traceId"] == trace) == (headers is not None,) * 2, root
+            for span in spans:
+                outer = by_id.get(span.get("parentSpanId"), root)
+                assert int(outer["startTimeUnixNano"]) <= int(span["startTimeUnixNano"])
+                assert "status" not in span
 
 
 @pytest.mark.parametrize("cached", ["chain", "double"])

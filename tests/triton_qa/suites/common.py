@@ -5,7 +5,6 @@ import onnx
 
 SERVE = ['--model-repository=models']
 
-CALLS = 'its model in Python, which calls others, is not set up here'
 DELAY_HOOK = "needs TRITONSERVER_DELAY_SCHEDULER, a hook in Triton's scheduler by which it waits for requests"
 CUSTOM = "needs a backend that Triton's build makes for its tests"
 GPU = 'needs a GPU'

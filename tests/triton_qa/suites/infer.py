@@ -1,6 +1,10 @@
 """Values: inference of models of all datatypes and shapes, over HTTP and gRPC, with and without shared memory."""
+import pathlib
 import shutil
+import subprocess
 
+import onnx
+from models import IR_VERSION
 from plan import NotRun, Programs, Run
 from suites.common import SERVE, SHARED, custom_zero, in_place_of_python, in_python, made, stand_in, with_ensembles
 
@@ -79,6 +83,24 @@ def null_models(place):
     in_python(place.repository(), place.qa / 'python_models' / 'string', 'python_string')
 
 
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def custom_op_models(place):
+    """A model of one operator, in a library beside its configuration."""
+    models = place.repository()
+    models.write('custom_op', 'platform: "onnxruntime_onnx" max_batch_size: 0\n'
+                 'model_operations { op_library_filename: "./libcustom_op_library.so" }')
+    folder = models.folder / 'custom_op'
+    subprocess.run(['cc', '-std=c17', '-shared', '-fPIC', '-fvisibility=hidden', '-I', ROOT / '.deps' / 'sysroot' / 'usr' / 'include',
+                    ROOT / 'tests' / 'triton_qa' / 'custom_op_library.c', '-o', folder / 'libcustom_op_library.so'], check=True)
+    tensors = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3, 5]) for name in ('input_1', 'input_2', 'output')]
+    node = onnx.helper.make_node('CustomOpOne', ['input_1', 'input_2'], ['output'], domain='test.customop')
+    graph = onnx.helper.make_graph([node], 'custom_op', tensors[:2], tensors[2:])
+    opsets = [onnx.helper.make_opsetid('', 17), onnx.helper.make_opsetid('test.customop', 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION), folder / '1' / 'model.onnx')
+
+
 ONNX = {'BACKENDS': 'onnx', 'TRITON_SERVER_CPU_ONLY': '1'}
 
 NOT_SHARED = {
@@ -106,7 +128,9 @@ SUITES = [
     Run('L0_large_payload', 'large_payload_test.py', large_models, [*SERVE, f'--http-max-input-size={2**31}'],
         cases=['LargePayLoadTest.test_onnx']),  # the script is older than the limit of 64 MiB
     NotRun('L0_large_payload', 3, 'models of LibTorch, TensorRT and Python'),
-    NotRun('L0_custom_ops', 3, 'operators of LibTorch, and a library that the build of ONNX Runtime makes for its own tests'),
+    Programs('L0_custom_ops', custom_op_models, [*SERVE, '--strict-model-config=false'],
+             ['onnx_op_test.py -m custom_op', 'onnx_op_test.py -m custom_op -i grpc -u localhost:8001']),
+    NotRun('L0_custom_ops', 2, 'mod_op_test.py and vision_op_test.py: operators of LibTorch'),
     Programs('L0_nullchar_string', null_models, SERVE,
              ['nullchar_string_client.py -m python_string', 'nullchar_string_client.py -m python_string -i grpc -u localhost:8001']),
 ]

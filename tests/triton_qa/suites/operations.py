@@ -2,10 +2,11 @@
 import hashlib
 import pathlib
 import shutil
+import sys
 import time
 
 from plan import NotRun, Programs, Run
-from suites.common import (CALLS, GPU, SERVE, delay, example_models, in_place_of_python, in_python, made, stand_in)
+from suites.common import (CUSTOM, GPU, SERVE, delay, example_models, in_place_of_python, in_python, made, stand_in)
 
 # L0_input_validation
 
@@ -130,11 +131,48 @@ LOGS = [
     Run('L0_logging', 'logging_endpoint_test.py', simple_models('simple'), SERVE),
     NotRun('L0_logging', 1, "log_format_test.py: compares with the source lines of Triton's log, and uses its Python API"),
 ]
+TRACED_ENSEMBLE = 'ensemble_add_sub_int32_int32_int32'
+EXPORTED = ('simple', 'input_all_required', 'dynamic_batch', 'bls_simple', 'trace_context')
+OPT_ML = 'wants a model in /opt/ml/models of the machine'
+
+
+def exported_models(place):
+    """Models whose traces go to a collector, for which the tests start ./otelcol."""
+    simple_models('simple')(place)
+    models = place.repository(keep=True)
+    models.add(made(place, 'simple_onnx_int32_int32_int32', 'qa_ensemble_model_repository/qa_model_repository'), TRACED_ENSEMBLE)
+    models.edit(TRACED_ENSEMBLE, r'model_name:.*', 'model_name: "simple"')
+    for version in ('2', '3'):
+        shutil.rmtree(models.folder / TRACED_ENSEMBLE / version, ignore_errors=True)
+    in_python(models, place.qa / 'L0_trace' / 'models' / 'input_all_required')
+    models.write('dynamic_batch', '''backend: "identity" max_batch_size: 1 instance_group [ { count: 1 kind: KIND_CPU } ]
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ] output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+dynamic_batching { preferred_batch_size: [ 1 ]
+    default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 1000000 max_queue_size: 8 } }''')
+    delay(models, 'dynamic_batch', 8000)
+    for name, program in (('bls_simple', place.qa / 'python_models' / 'bls_simple' / 'bls_simple.py'),
+                          ('trace_context', place.dir / 'trace_context.py')):
+        (models.folder / name / '1').mkdir(parents=True)
+        shutil.copy(program, models.folder / name / '1' / 'model.py')
+    collector = place.dir / 'otelcol'
+    collector.write_text(f'#!{sys.executable}\n' + (pathlib.Path(__file__).parents[1] / 'collector.py').read_text())
+    collector.chmod(0o755)
+
+
 TRACES = [
     Run('L0_trace', 'trace_endpoint_test.py', simple_models('simple', 'global_simple'),
         ['--trace-config', 'triton,file=global_unittest.log', '--trace-config', 'level=TIMESTAMPS',
          '--trace-config', 'rate=1', *SERVE]),
-    NotRun('L0_trace', 1, f'opentelemetry_unittest.py: {CALLS}'),
+    Run('L0_trace', 'opentelemetry_unittest.py', exported_models,
+        [*SERVE, '--allow-sagemaker=true', '--model-control-mode=explicit',
+         *[f'--load-model={name}' for name in (*EXPORTED, TRACED_ENSEMBLE)], '--trace-config=level=TIMESTAMPS', '--trace-config=rate=1',
+         '--trace-config=count=-1', '--trace-config=mode=opentelemetry', '--trace-config=opentelemetry,resource=test.key=test.value',
+         '--trace-config=opentelemetry,resource=service.name=test_triton', '--trace-config=opentelemetry,url=localhost:10000/v1/traces'],
+        env={'SAGEMAKER_TRITON_DEFAULT_MODEL_NAME': 'simple'},
+        not_run={f'OpenTelemetryTest.{case}': reason for case, reason in {
+            'test_non_decoupled': CUSTOM, 'test_custom_backend_tracing': CUSTOM,
+            'test_custom_backend_tracing_context_propagation': CUSTOM,
+            'test_sagemaker_invoke_trace_simple_model_context_propagation': OPT_ML}.items()}),
 ]
 
 # L0_metrics
@@ -167,6 +205,27 @@ def queue_size_models(place):
     models.add(place.qa / 'L0_metrics' / 'ensemble_delay', version_dir=True).rename(models.folder / 'ensemble')
 
 
+ASYNC = 'async_execute_decouple'
+
+
+def histogram_models(place):
+    """A decoupled model and one that is not, in an ensemble."""
+    models = place.repository()
+    source = place.qa / 'L0_metrics' / 'ensemble_decoupled'
+    models.add(source / 'ensemble', version_dir=True)
+    in_python(models, source / ASYNC)
+    in_python(models, source / ASYNC, 'async_execute')
+    models.edit('async_execute', 'model_transaction_policy.*', '')
+
+
+def bucket_models(place):
+    models = place.repository()
+    in_python(models, place.qa / 'python_models' / ASYNC)
+    models.append(ASYNC, '''model_metrics { metric_control: [ {
+    metric_identifier: { family: "nv_inference_first_response_histogram_ms" }
+    histogram_options: { buckets: [ -1, 0.0, 1, 2.5 ] } } ] }''')
+
+
 def metrics(cases, arguments, label, env=None):
     return Run('L0_metrics', 'metrics_config_test.py', cached_models,
                [*SERVE, '--model-control-mode=explicit', *arguments], label=label, env=env or {},
@@ -192,7 +251,11 @@ METRICS = [
     Run('L0_metrics', 'metrics_queue_size_test.py', queue_size_models, SERVE,
         env={'MAX_BATCH_SIZE': str(MAX_BATCH_SIZE), 'MAX_QUEUE_DELAY_US': str(QUEUE_DELAY_US)}, attempts=5),
     NotRun('L0_metrics', 5, f'pinned memory, use of the CPU beside a model of LibTorch: {GPU}'),
-    NotRun('L0_metrics', 2, 'histogram_metrics_test.py: decoupled models in Python, which this runner does not set up'),
+    Run('L0_metrics', 'histogram_metrics_test.py', histogram_models, [*SERVE, '--metrics-config', 'histogram_latencies=true'],
+        cases=['TestHistogramMetrics.test_ensemble_decoupled'], attempts=3),
+    Run('L0_metrics', 'histogram_metrics_test.py', bucket_models,
+        [*SERVE, '--model-control-mode=explicit', f'--load-model={ASYNC}', '--metrics-config', 'histogram_latencies=true'],
+        cases=['TestHistogramMetrics.test_buckets_override'], env={'OVERRIDE_BUCKETS': '-1,0,1,2.5,+Inf'}),
     NotRun('L0_metrics', 2, 'namespaces: a name is that of one model'),
 ]
 
