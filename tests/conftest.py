@@ -24,7 +24,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
         # Envoy has no sanitizer's runtime, so that there is no picker for it in those builds (cmake/envoy.cmake).
         params = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if any(isinstance(value, str) and value == IN_PROCESS for value in params):
+        parts = itertools.chain.from_iterable(value if isinstance(value, tuple) else [value] for value in params)
+        if any(isinstance(part, str) and part == IN_PROCESS for part in parts):
             item.add_marker(pytest.mark.programs)
         if "interop" in item.path.parts and hasattr(item.module, "is_sanitized") and not any(
                 mark.name in ("plain", "programs") for mark in item.iter_markers()):
