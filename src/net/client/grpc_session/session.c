@@ -146,9 +146,7 @@ static ssize_t on_frame_length(nghttp2_session *h2, uint8_t type, int32_t id, in
                                int32_t stream_window, uint32_t max_frame_bytes, void *user) {
     const struct grpc_client_stream *stream = stream_of(h2, id);
     (void)user, (void)type, (void)window, (void)stream_window;
-    size_t most =
-        max_frame_bytes < GRPC_LARGE_FRAME_BYTES ? max_frame_bytes : GRPC_LARGE_FRAME_BYTES;
-    return (ssize_t)(stream ? grpc_send_queue_frame_bytes(&stream->out, most)
+    return (ssize_t)(stream ? grpc_send_queue_frame_bytes(&stream->out, max_frame_bytes)
                             : GRPC_SMALL_FRAME_BYTES);
 }
 

@@ -263,6 +263,7 @@ static_assert((int)FRAME_BYTES <= (int)GRPC_OUTPUT_BYTES &&
 size_t grpc_send_queue_frame_bytes(const struct grpc_send_queue *queue, size_t most) {
     const struct grpc_queued_message *message = queue->first;
     size_t piece = queue->piece, at = queue->at, n = 0, n_small = 0, n_large = 0;
+    most = most < GRPC_LARGE_FRAME_BYTES ? most : GRPC_LARGE_FRAME_BYTES;
     if (most <= GRPC_SMALL_FRAME_BYTES || queue->n_bytes <= GRPC_SMALL_FRAME_BYTES) {
         return most < GRPC_SMALL_FRAME_BYTES ? most : GRPC_SMALL_FRAME_BYTES;
     }

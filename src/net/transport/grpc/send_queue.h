@@ -70,9 +70,10 @@ bool grpc_compress_copy(const struct grpc_send_queue_options *options, struct ar
 bool grpc_send_queue_push(struct grpc_send_queue *queue,
                           const struct grpc_send_queue_options *options, const struct piece *pieces,
                           size_t n_pieces, void (*release)(void *user), void *user) SLUICE_MUST_USE;
-/* Returns: the length for the next DATA frame, from GRPC_SMALL_FRAME_BYTES to `most`, or that where
- * `most` is less: large where the queue begins with few large pieces, so that a frame fits an empty
- * output. nghttp2 cuts it down to the windows. */
+/* Returns: the length for the next DATA frame, from GRPC_SMALL_FRAME_BYTES to the lesser of `most`
+ * and GRPC_LARGE_FRAME_BYTES, or `most` where that is less than the former: large where the queue
+ * begins with few large pieces, so that a frame fits an empty output. nghttp2 cuts it down to the
+ * windows. */
 size_t grpc_send_queue_frame_bytes(const struct grpc_send_queue *queue, size_t most);
 /* Reserves up to `most` bytes for a frame. Returns: the number of bytes, which
  * grpc_output_add_data_frame then collects. */
