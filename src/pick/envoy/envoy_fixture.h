@@ -492,4 +492,16 @@ static inline struct str fake_header_set(const struct fake_envoy *fake, const ch
     return found;
 }
 
+/* A body of about `n_bytes`: a prompt, and after it the model's name. */
+static inline struct str fake_long_body(struct arena *arena, size_t n_bytes) {
+    struct buf body;
+    buf_init(&body, arena, n_bytes + 100);
+    buf_add_str(&body, STR("{\"prompt\": \""));
+    while (body.len < n_bytes) {
+        buf_add_str(&body, STR("many words "));
+    }
+    buf_add_str(&body, STR("\", \"model\": \"digits\"}"));
+    return buf_str(&body);
+}
+
 #endif

@@ -132,17 +132,6 @@ static void on_turn(void *user) {
     atomic_store(&world->calls_turns, true);
 }
 
-static struct str make_long_body(struct arena *arena) {
-    struct buf body;
-    buf_init(&body, arena, LONG_BYTES + 100);
-    buf_add_str(&body, STR("{\"prompt\": \""));
-    while (body.len < LONG_BYTES) {
-        buf_add_str(&body, STR("many words "));
-    }
-    buf_add_str(&body, STR("\", \"model\": \"digits\"}"));
-    return buf_str(&body);
-}
-
 static void envoy_workers_share_pools_on_threads(void **state) {
     struct world world = {.set = NULL};
     struct thread *threads = calloc(THREADS, sizeof(*threads));
@@ -154,7 +143,7 @@ static void envoy_workers_share_pools_on_threads(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     assert_non_null(threads);
-    world.long_body = make_long_body(arena);
+    world.long_body = fake_long_body(arena, LONG_BYTES);
     assert_int_equal(pool_set_new(&world.set, &err), ST_OK);
     use_spec(world.set, &prng);
     assert_int_equal(

@@ -63,17 +63,6 @@ struct thread {
     unsigned n_sent;
 };
 
-static struct str make_long_body(struct arena *arena) {
-    struct buf body;
-    buf_init(&body, arena, LONG_BYTES + 100);
-    buf_add_str(&body, STR("{\"prompt\": \""));
-    while (body.len < LONG_BYTES) {
-        buf_add_str(&body, STR("many words "));
-    }
-    buf_add_str(&body, STR("\", \"model\": \"digits\"}"));
-    return buf_str(&body);
-}
-
 /* The endpoint takes one request at a time, so those of all threads wait for each other; a long
  * body waits for turns before that. Only calls of its scheduler let a request go on. */
 static void *run_requests(void *arg) {
@@ -118,7 +107,7 @@ static void envoy_instance_calls_requests_that_wait_on_threads(void **state) {
     for (uint32_t i = 0; i < THREADS; i++) {
         threads[i] =
             (struct thread){.worker = envoy_workers_get(envoy_instance_workers(instance), i),
-                            .long_body = make_long_body(arena)};
+                            .long_body = fake_long_body(arena, LONG_BYTES)};
         assert_int_equal(pthread_create(&ids[i], NULL, run_requests, &threads[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
