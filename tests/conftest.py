@@ -10,7 +10,7 @@ import pytest
 # a loop of it starts; they go on to another program at once.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
-from lib import backends, idle_connections, repository
+from lib import backends, echo, idle_connections, repository
 from lib.gateway import IN_PROCESS
 from lib.picker import Picker
 from lib.server import Server
@@ -30,6 +30,13 @@ def pytest_collection_modifyitems(items):
         if "interop" in item.path.parts and hasattr(item.module, "is_sanitized") and not any(
                 mark.name in ("plain", "programs") for mark in item.iter_markers()):
             raise pytest.UsageError(f"{item.path}: what it leaves out under a sanitizer is run by nothing: mark it `plain`")
+
+
+@pytest.fixture(scope="module")
+def echoes():
+    """Three servers that tell what they were sent."""
+    with echo.three() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

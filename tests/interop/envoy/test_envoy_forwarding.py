@@ -50,12 +50,6 @@ def servers(tmp_path_factory):
         yield started
 
 
-@pytest.fixture(scope="module")
-def echoes():
-    with echo.three() as started:
-        yield started
-
-
 @pytest.fixture(scope="module", params=EVERY)
 def served(request, tmp_path_factory, servers):
     """One configuration in front of the model servers."""

